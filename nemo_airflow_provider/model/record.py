@@ -1,0 +1,105 @@
+"""What is remembered of a run beside Airflow's own tables, in the task state store of its task instances.
+
+One writer a key: the runner writes `step/<generation>` of its own task instance, the API writes `intent` of every
+task instance and `deleted` of the first step's. Readers ignore fields they do not know, so a newer writer does not
+break an older reader.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from nemo_airflow_provider.model.status import Action, Status
+
+INTENT_KEY = "intent"
+DELETED_KEY = "deleted"
+
+#: Airflow retries of a step's task: for lost workers only, a workload that fails is not run again.
+STEP_RETRIES = 5
+
+
+def step_key(generation: int) -> str:
+    """Key of the record of one generation of a step."""
+    return f"step/{generation}"
+
+
+def generation_of(max_tries: int) -> int:
+    """The generation of a task instance: grows when the step is cleared after it ran."""
+    return max(0, max_tries - STEP_RETRIES)
+
+
+class _Stored(BaseModel):
+    model_config = {"extra": "ignore"}
+
+
+class Handle(_Stored):
+    """Which workload belongs to the step, and how sure we are that it was submitted.
+
+    :param state: `submitting` is written before the engine is asked, `submitted` after it has answered
+    :param engine: the engine's identity; another one can say nothing about the workload
+    :param start: starts 0, 1, … of the generation
+    """
+
+    state: Literal["submitting", "submitted"]
+    engine: str
+    start: int = 0
+
+
+class TaskRecord(_Stored):
+    """One workload of a step."""
+
+    name: str
+    start: int = 0
+    status: Status
+    status_details: dict[str, Any] = Field(default_factory=dict)
+    error_details: dict[str, Any] = Field(default_factory=dict)
+    error_stack: str | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+class StepRecord(_Stored):
+    """One generation of a step.
+
+    :param clear_number: Airflow's clear number when the generation began: the attempt it belongs to
+    :param started_at: when the workload was seen running
+    """
+
+    clear_number: int = 0
+    status: Status
+    status_details: dict[str, Any] = Field(default_factory=dict)
+    error_details: dict[str, Any] = Field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    handle: Handle | None = None
+    tasks: list[TaskRecord] = Field(default_factory=list)
+
+    def task(self, name: str) -> TaskRecord | None:
+        """The task row of that name."""
+        return next((task for task in self.tasks if task.name == name), None)
+
+
+class Intent(_Stored):
+    """What a person asked of an attempt.
+
+    :param clear_number: the attempt it was written for
+    """
+
+    action: Action
+    by: str | None = None
+    at: datetime
+    clear_number: int = 0
+
+    def binds(self, clear_number: int) -> bool:
+        """Whether a step that began under `clear_number` obeys: a later rerun does not."""
+        return self.clear_number >= clear_number
+
+
+def now() -> datetime:
+    """The current moment, with its zone."""
+    return datetime.now(UTC)

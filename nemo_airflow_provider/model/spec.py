@@ -1,0 +1,280 @@
+"""The job a person writes: request body and `platform_spec` (job specification contract §1 and §2).
+
+Unknown keys are accepted, as upstream does; `unknown_keys` names them so that a typo does not pass unseen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator, model_validator
+
+from nemo_airflow_provider.model import names
+
+Name = Annotated[str, Field(pattern=names.NAME_PATTERN)]
+
+
+class _Wire(BaseModel):
+    """Reads what is known and keeps the rest out."""
+
+    model_config = {"extra": "ignore", "regex_engine": "python-re"}
+
+
+class SecretReference(_Wire):
+    """`from_secret` of an environment item: `secret`, or `workspace/secret`."""
+
+    name: str
+
+
+class EnvironmentItem(_Wire):
+    """One variable of a step's environment: a value or a secret, never both."""
+
+    name: str
+    value: str | None = None
+    from_secret: SecretReference | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> EnvironmentItem:
+        if self.value is None and self.from_secret is None:
+            raise ValueError("Either value or from_secret must be provided for environment variables.")
+        if self.value is not None and self.from_secret is not None:
+            raise ValueError("Only one of value or from_secret can be provided for environment variables.")
+        return self
+
+
+class Quantities(_Wire):
+    """Kubernetes quantities, as text."""
+
+    cpu: str | None = None
+    memory: str | None = None
+
+
+_SHM_SIZE = re.compile(r"^[0-9]+(\.[0-9]+)?(Mi|Gi|M|G)$")
+
+
+class ComputeResources(_Wire):
+    """CPU, memory, nodes and GPUs of one step (configuration contract §5.3)."""
+
+    requests: Quantities = Field(default_factory=Quantities)
+    limits: Quantities = Field(default_factory=Quantities)
+    num_nodes: int = Field(default=1, ge=1)
+    num_gpus: int | None = None
+    shm_size: str | None = None
+
+    @field_validator("shm_size")
+    @classmethod
+    def _megabytes(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        value = value.strip()
+        if not value:
+            raise ValueError("shm_size cannot be empty or whitespace-only")
+        if not _SHM_SIZE.match(value):
+            raise ValueError(
+                "shm_size must use a megabyte/gigabyte-scale suffix: Mi, Gi, M, or G (e.g. '1Gi', '512Mi', '2G')."
+            )
+        return value
+
+
+class Container(_Wire):
+    """What runs in the container; an absent image is the profile's default task image."""
+
+    image: str | None = Field(default=None, min_length=1)
+    entrypoint: list[str] = Field(default_factory=list)
+    command: list[str] = Field(default_factory=list)
+
+
+class _ContainerExecutor(_Wire):
+    profile: str = "default"
+    container: Container
+    resources: ComputeResources = Field(default_factory=ComputeResources)
+
+
+class CpuExecutor(_ContainerExecutor):
+    """One container without GPU."""
+
+    provider: Literal["cpu"]
+
+
+class GpuExecutor(_ContainerExecutor):
+    """One container with GPUs."""
+
+    provider: Literal["gpu"]
+
+
+class DistributedGpuExecutor(_ContainerExecutor):
+    """Containers on `resources.num_nodes` nodes."""
+
+    provider: Literal["gpu_distributed"]
+
+
+class ProcessExecutor(_Wire):
+    """A process on the worker's host."""
+
+    provider: Literal["subprocess"]
+    profile: str = "default"
+    command: list[str] = Field(default_factory=list)
+
+    @field_validator("command")
+    @classmethod
+    def _not_empty(cls, value: list[str]) -> list[str]:
+        if not value:
+            raise ValueError("subprocess execution requires command to be set")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _present(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("command") is None:
+            return {**data, "command": []}
+        return data
+
+
+ContainerExecutor = CpuExecutor | GpuExecutor | DistributedGpuExecutor
+Executor = Annotated[ContainerExecutor | ProcessExecutor, Field(discriminator="provider")]
+
+
+class Lifecycle(_Wire):
+    """Timers of a step; 0 or less switches staleness off."""
+
+    staleness_timeout_seconds: int = 0
+
+
+class Secret(_Wire):
+    """Accepted and stored; no backend reads it (as upstream)."""
+
+    name: str
+    value: str | None = None
+    ref_id: str | None = None
+
+
+class StepSpec(_Wire):
+    """One step of a job."""
+
+    name: Name
+    environment: Annotated[
+        list[EnvironmentItem] | None, BeforeValidator(lambda value: [] if value == {} else value)
+    ] = None
+    executor: Executor
+    config: dict[str, Any] = Field(default_factory=dict)
+    lifecycle: Lifecycle = Field(default_factory=Lifecycle)
+
+    @property
+    def resources(self) -> ComputeResources | None:
+        """Resources of a container step; None for a process."""
+        return None if isinstance(self.executor, ProcessExecutor) else self.executor.resources
+
+
+class PlatformSpec(_Wire):
+    """The ordered steps of a job."""
+
+    steps: list[StepSpec]
+    secrets: list[Secret] | None = None
+
+    @model_validator(mode="after")
+    def _steps_are_told_apart(self) -> PlatformSpec:
+        if not self.steps:
+            raise ValueError("At least one step is required in the job specification.")
+        if len({step.name for step in self.steps}) != len(self.steps):
+            raise ValueError("Each step must have a unique name.")
+        return self
+
+    def shape(self) -> list[tuple[str, str, str]]:
+        """(step name, provider, profile) of each step, in order: what makes two jobs share a DAG."""
+        return [(step.name, step.executor.provider, step.executor.profile) for step in self.steps]
+
+    def step(self, name: str) -> StepSpec | None:
+        """The step of that name."""
+        return next((step for step in self.steps if step.name == name), None)
+
+
+_OUTPUT_LOCATION = re.compile(names.NAME_PATTERN)
+
+
+class JobSpec(_Wire):
+    """Everything of a job but its name: what a run carries as its conf.
+
+    :param spec: free form, echoed
+    :param source: any string, also empty
+    """
+
+    description: str | None = None
+    project: str | None = None
+    spec: dict[str, Any]
+    platform_spec: PlatformSpec
+    source: str
+    ownership: dict[str, Any] | None = None
+    custom_fields: dict[str, Any] | None = None
+    output_location: str | None = None
+
+    @field_validator("output_location")
+    @classmethod
+    def _bare_fileset(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        value = value.strip()
+        if not value:
+            raise ValueError("output_location must not be empty")
+        if "#" in value:
+            raise ValueError("subpath in output_location is not yet supported")
+        if "/" in value:
+            raise ValueError("output_location must be a bare fileset name; the workspace is implied by the request")
+        if len(value) > 63:
+            raise ValueError("output_location must be at most 63 characters")
+        if not _OUTPUT_LOCATION.match(value):
+            raise ValueError(
+                "output_location is not a valid fileset name. Use 2 to 63 characters: a lower-case letter, "
+                "then lower-case letters, digits, '-', '@', '.', '+' or '_'."
+            )
+        return value
+
+
+class JobRequest(JobSpec):
+    """Body of `POST …/jobs`; a name is made from `source` when absent."""
+
+    name: Annotated[str, StringConstraints(pattern=names.NAME_PATTERN)] | None = None
+
+    @model_validator(mode="after")
+    def _fileset_name_fits(self) -> JobRequest:
+        if self.name and self.output_location is None:
+            limit = names.MAX_NAME_WITHOUT_OUTPUT_LOCATION
+            if len(self.name) > limit:
+                raise ValueError(
+                    f"name must be at most {limit} characters when output_location is not set, because the "
+                    "job's artifact fileset is named 'job-fileset-<name>'"
+                )
+        return self
+
+
+def generated_name(source: str, suffix: str) -> str:
+    """A job name from the body's `source` (contract §1.1).
+
+    :param suffix: 8 lower-case letters or digits that make it unique
+    """
+    readable = re.sub(r"[^a-z0-9@.+_]+", "-", source.lower())
+    readable = re.sub(r"^[^a-z]+", "", readable)[:20].rstrip("-")
+    return f"{readable or 'job'}-{suffix}"
+
+
+#: Free-form parts of a body: their keys are the author's own.
+_FREE = {"spec", "ownership", "custom_fields", "config"}
+
+
+def unknown_keys(given: Any, known: Any, path: str = "") -> Iterator[str]:
+    """Paths of keys that were given and that the validated model does not know.
+
+    :param given: the body as it came
+    :param known: the validated model, dumped
+    """
+    if isinstance(given, dict) and isinstance(known, dict):
+        for key, value in given.items():
+            here = f"{path}.{key}" if path else str(key)
+            if key not in known:
+                yield here
+            elif key not in _FREE:
+                yield from unknown_keys(value, known[key], here)
+    elif isinstance(given, list) and isinstance(known, list):
+        for index, (value, counterpart) in enumerate(zip(given, known, strict=False)):
+            yield from unknown_keys(value, counterpart, f"{path}.{index}")

@@ -1,0 +1,131 @@
+"""Names: reversible, injective, and accepted by Airflow itself."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_airflow_provider.model import names
+
+job_names = st.from_regex(names.NAME_PATTERN, fullmatch=True).filter(names.is_name)
+shapes = st.lists(st.tuples(job_names, st.sampled_from(["cpu", "gpu"]), st.text(min_size=1)), min_size=1, max_size=20)
+moments = st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001
+
+RESERVED = ("scheduled__", "backfill__", "operator_triggered__", "asset_triggered__", "asset_materialization__")
+
+
+@pytest.mark.parametrize("name", ["valid-step-name", "step1", "has_underscore", "a.b+c@d", "a" * 63, "ab"])
+def test_legal_names(name: str) -> None:
+    assert names.is_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "123", "UPPER", "camelCase", "has spaces", "-x", "x-", "a--b", "", "a" * 64, "ab\n", "é1"]
+)
+def test_illegal_names(name: str) -> None:
+    assert not names.is_name(name)
+
+
+@given(job_names)
+def test_codec_is_reversible(name: str) -> None:
+    assert names.decode_name(names.encode_name(name)) == name
+
+
+@given(job_names, job_names)
+def test_codec_is_injective(one: str, other: str) -> None:
+    assert (names.encode_name(one) == names.encode_name(other)) == (one == other)
+
+
+@given(job_names | st.sampled_from([f"{prefix}x" for prefix in RESERVED]), st.integers(1, 99))
+def test_run_ids_are_accepted_by_airflow(name: str, ordinal: int) -> None:
+    run_id = names.run_id_of(name, ordinal)
+    assert re.match(r"^[A-Za-z0-9_.~:+-]+$", run_id)
+    assert ".." not in run_id
+    assert not run_id.startswith(RESERVED)
+    assert (names.job_name_of(run_id), names.ordinal_of(run_id)) == (name, ordinal)
+
+
+@given(job_names)
+def test_task_ids_are_accepted_by_airflow(name: str) -> None:
+    task_id = names.task_id_of(name)
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,250}", task_id)
+    assert names.step_name_of(task_id) == name
+
+
+@pytest.mark.parametrize("run_id", ["manual__2026-12-01T00:00:00+00:00", "scheduled__x", "a~1", "Foo", "a", "job~x"])
+def test_foreign_run_ids_are_no_jobs(run_id: str) -> None:
+    assert names.job_name_of(run_id) is None
+
+
+@given(shapes)
+def test_dag_ids_are_accepted_and_name_their_workspace(steps: list[tuple[str, str, str]]) -> None:
+    dag_id = names.shape_dag_id("team-a", steps)
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", dag_id)
+    assert ".." not in dag_id
+    assert names.workspace_of_dag(dag_id) == "team-a"
+
+
+@given(shapes, shapes)
+def test_shapes_are_told_apart(one: list[tuple[str, str, str]], other: list[tuple[str, str, str]]) -> None:
+    assert (names.shape_dag_id("default", one) == names.shape_dag_id("default", other)) == (one == other)
+
+
+def test_order_profile_and_workspace_make_another_shape() -> None:
+    steps = [("one", "cpu", "default"), ("two", "cpu", "default")]
+    others = [steps[::-1], [("one", "cpu", "x"), steps[1]], [("one", "gpu", "default"), steps[1]]]
+    assert len({names.shape_dag_id("default", each) for each in [steps, *others]}) == 4
+    assert names.shape_dag_id("default", steps) != names.shape_dag_id("other", steps)
+
+
+def test_longest_shape_fits() -> None:
+    steps = [(f"s{index}" + "x" * 60, "gpu_distributed", "default") for index in range(50)]
+    assert len(names.shape_dag_id("w" * 63, steps)) <= 200
+
+
+@given(job_names, moments)
+def test_run_keys_give_their_moment_back(name: str, moment: datetime) -> None:
+    key = names.run_key("nemo.default.x.00000000", name, moment)
+    assert names.run_after_of(key) == moment
+    assert names.run_key_of_job_id(names.job_id(key)) == key
+
+
+def test_a_run_made_again_is_another_run() -> None:
+    moment = datetime(2026, 12, 1, tzinfo=UTC)
+    later = moment + timedelta(microseconds=1)
+    assert names.run_key("d", "r", moment) != names.run_key("d", "r", later)
+    assert names.run_key("d", "r", moment) != names.run_key("d", "s", moment)
+    with pytest.raises(ValueError, match="zone"):
+        names.run_key("d", "r", datetime(2026, 12, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("identifier", ["platform-job-3x", "platform-job-", "job", "platform-job-0OIl0OIl0OIl"])
+def test_names_that_look_like_ids_are_no_ids(identifier: str) -> None:
+    assert names.run_key_of_job_id(identifier) is None
+
+
+def test_attempt_numbers_come_back() -> None:
+    assert names.attempt_number_of("abc", names.attempt_id("abc", 12)) == 12
+    for other in (names.attempt_id("abd", 1), "platform-job-attempt-abc-01", "platform-job-attempt-abc-", "current"):
+        assert names.attempt_number_of("abc", other) is None
+
+
+@given(st.lists(job_names, min_size=1, max_size=4), st.lists(job_names, min_size=1, max_size=4))
+def test_short_names_are_labels_and_injective(one: list[str], other: list[str]) -> None:
+    label = names.short_name(*one)
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", label)
+    assert (label == names.short_name(*other)) == (one == other)
+
+
+def test_names_of_63_characters_that_differ_at_the_end() -> None:
+    assert names.short_name("a" * 62 + "b") != names.short_name("a" * 62 + "c")
+
+
+def test_tasks_of_starts_and_generations_differ() -> None:
+    keys = [names.WorkloadKey("w", "r", "k", "s", generation, start) for generation in (0, 1) for start in (0, 1)]
+    assert len({key.task for key in keys}) == 4
+    assert all(re.fullmatch(r"task-[0-9a-f]{12}", key.task) for key in keys)
+    assert names.WorkloadKey("w", "aPb~2", "k", "s", 0, 0).job == "a+b"
