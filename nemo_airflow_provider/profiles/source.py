@@ -1,0 +1,197 @@
+"""The configuration file as text: reading it, finding its sections, and knowing the line of every value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nemo_airflow_provider.errors import ConfigError
+
+KeyPath = tuple[str | int, ...]
+
+_PARSE_ERROR = "Error parsing NeMo Helix configuration file as YAML:"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands; its text form begins every complaint about the value.
+
+    :param source: path of the file, or name of an environment variable
+    :param root: the file's top node; None for a variable, which has no lines
+    :param path: keys and list positions from the top
+    """
+
+    source: str
+    root: yaml.Node | None = None
+    path: KeyPath = ()
+
+    def child(self, *keys: str | int) -> Place:
+        """The place of a value inside this one."""
+        return replace(self, path=(*self.path, *keys))
+
+    @property
+    def line(self) -> int | None:
+        """Line of the value's key, or of the nearest thing around it that the file holds."""
+        if self.root is None:
+            return None
+        node, mark = self.root, self.root.start_mark
+        for key in self.path:
+            found = _inside(node, key)
+            if found is None:
+                break
+            node, mark = found
+        return int(mark.line) + 1
+
+    @property
+    def key(self) -> str:
+        """The key path, as in `jobs.executors[1].config`."""
+        text = ""
+        for key in self.path:
+            text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+        return text
+
+    def __str__(self) -> str:
+        where = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{where}: {self.key}" if self.path else where
+
+
+def _inside(node: yaml.Node, key: str | int) -> tuple[yaml.Node, yaml.Mark] | None:
+    if isinstance(node, yaml.MappingNode):
+        # From the end: what a merge key (`<<`) brings stands before the mapping's own keys, which win.
+        for name, value in reversed(node.value):
+            if isinstance(name, yaml.ScalarNode) and name.value == str(key):
+                return value, name.start_mark
+    elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        return node.value[key], node.value[key].start_mark
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One top-level mapping, and where it stands."""
+
+    place: Place
+    data: dict[str, Any]
+
+
+def read_text(path: Path, named_by: str) -> str:
+    """The file's text.
+
+    :param named_by: the setting that names the file, for the messages
+    :raises ConfigError: there is no such file, it may not be read, or it is not UTF-8
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"Configuration file '{path}' does not exist. {named_by} names it; correct the path, or "
+            "remove the setting to run with built-in profiles."
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"Configuration file '{path}', named by {named_by}, cannot be read: {error.strerror or error}."
+        ) from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"Configuration file '{path}' is not UTF-8 text: byte 0x{content[error.start]:02x} in line "
+            f"{line}. Save it as UTF-8."
+        ) from error
+
+
+def read_sections(source: str, text: str, names: tuple[str, ...], problems: list[str]) -> dict[str, Section]:
+    """The sections of `names` that the text has; the others are neither read nor checked.
+
+    :param source: path of the file
+    :param problems: gets one line for each duplicate key and each section that is no mapping
+    :raises ConfigError: the text is no YAML, or its top is no mapping
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            root = loader.get_single_node()
+            return _sections(loader, source, root, names, problems)
+        finally:
+            loader.dispose()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(
+            f"{_PARSE_ERROR} {source}:{line}: character #x{int(error.character):04x} is not allowed"
+        ) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}:{mark.line + 1}" if mark else source
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{_PARSE_ERROR} {where}: {reason}") from error
+    except (ValueError, RecursionError) as error:
+        # PyYAML lets Python's own complaint through for values like the date 2026-02-31.
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"{_PARSE_ERROR} {source}: {reason}") from error
+
+
+def _sections(
+    loader: yaml.SafeLoader, source: str, root: yaml.Node | None, names: tuple[str, ...], problems: list[str]
+) -> dict[str, Section]:
+    if root is None or (isinstance(root, yaml.MappingNode) and not root.value):
+        raise ConfigError(
+            f"NeMo Helix configuration file is empty: '{source}'. Write a 'jobs:' section, or remove the "
+            "setting that names the file."
+        )
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigError(f"NeMo Helix configuration file '{source}' does not contain a top-level dictionary.")
+    problems.extend(_repeated_keys(root, Place(source, root)))
+    sections = {}
+    for name in names:
+        found = _inside(root, name)
+        if found is None:
+            continue
+        place = Place(source, root, (name,))
+        node = found[0]
+        if not isinstance(node, yaml.MappingNode):
+            problems.append(f"Settings for service '{name}' must be a mapping. ({place})")
+            continue
+        before = len(problems)
+        problems.extend(_faults(node, place, (), set()))
+        if len(problems) == before:
+            sections[name] = Section(place, loader.construct_document(node))
+    return sections
+
+
+def _repeated_keys(node: yaml.MappingNode, place: Place) -> Iterator[str]:
+    first: dict[tuple[str, str], int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        line = int(key.start_mark.line) + 1
+        name = (key.tag, key.value)
+        if name in first:
+            path = place.child(key.value).key
+            yield f"{place.source}:{line}: {path}: key is given twice, first in line {first[name]}"
+        first.setdefault(name, line)
+
+
+def _faults(node: yaml.Node, place: Place, around: tuple[yaml.Node, ...], done: set[int]) -> Iterator[str]:
+    """What YAML allows and the file must not have: repeated keys, and an alias inside what it stands for.
+
+    :param around: nodes that hold this one
+    :param done: identities of nodes that were looked at; an alias brings the same node again
+    """
+    if any(node is outer for outer in around):
+        yield f"{place}: an alias (`*name`) stands inside the value it refers to"
+        return
+    if id(node) in done:
+        return
+    done.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        yield from _repeated_keys(node, place)
+        for key, value in node.value:
+            yield from _faults(value, place.child(str(key.value)), (*around, node), done)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _faults(value, place.child(index), (*around, node), done)
