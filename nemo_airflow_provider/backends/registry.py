@@ -75,6 +75,12 @@ class BackendEntry:
         assert isinstance(found, type) and issubclass(found, BackendConfig)
         return found
 
+    def load(self) -> None:
+        """Import its classes now, as far as this installation has them."""
+        _ = self.config_class
+        if self.provided and (path := self.backend_path):
+            _load(path)
+
 
 _ENTRIES = (
     # The order is that of the built-in profiles in the listing (configuration contract §7).

@@ -1,0 +1,76 @@
+"""Endpoints 2 to 7: jobs. Routes parse, call one verb of the service and render."""
+
+# No `from __future__ import annotations`: FastAPI reads these annotations.
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Query, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from nemo_airflow_provider import settings
+from nemo_airflow_provider.api.dependencies import ProfilesDep, ServicesDep
+from nemo_airflow_provider.logs.store import remove_run
+from nemo_airflow_provider.model.spec import JobRequest
+from nemo_airflow_provider.service import render
+from nemo_airflow_provider.service.filters import parse_filter
+from nemo_airflow_provider.service.listing import PageRequest
+
+router = APIRouter(prefix="/workspaces/{workspace}/jobs", tags=["jobs"])
+
+JobSort = Literal["created_at", "-created_at", "updated_at", "-updated_at", "source", "-source"]
+
+
+@router.post("", status_code=201)
+async def create_job(
+    workspace: str,
+    services: ServicesDep,
+    profiles: ProfilesDep,
+    body: Annotated[dict[str, Any], Body(openapi_examples={})],
+) -> dict[str, Any]:
+    """Create and start a job."""
+    try:
+        request = JobRequest.model_validate(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise RequestValidationError([{**item, "loc": ("body", *item["loc"])} for item in problems]) from None
+    return await services.creation(profiles).create(workspace, request, body)
+
+
+@router.get("")
+def list_jobs(
+    workspace: str,
+    services: ServicesDep,
+    page: Annotated[int, Query(ge=1)] = 1,
+    page_size: Annotated[int, Query(ge=1)] = 10,
+    sort: JobSort = "-created_at",
+    filter: Annotated[str | None, Query()] = None,
+) -> dict[str, Any]:
+    """A page of jobs."""
+    asked = parse_filter(filter) if filter else None
+    return services.listing.jobs(workspace, PageRequest(page, page_size, sort), asked)
+
+
+@router.get("/{name}")
+def get_job(workspace: str, name: str, services: ServicesDep) -> dict[str, Any]:
+    """A job by name or id."""
+    return render.job(services.lookup.job(workspace, name))
+
+
+@router.delete("/{name}", status_code=204)
+async def delete_job(workspace: str, name: str, services: ServicesDep) -> Response:
+    """Delete a job that is over, with its log."""
+    root = settings.storage()
+    await services.control.delete(workspace, name, lambda space, key: remove_run(root, space, key))
+    return Response(status_code=204)
+
+
+@router.post("/{name}/cancel")
+async def cancel_job(workspace: str, name: str, services: ServicesDep) -> dict[str, Any]:
+    """Ask a job to stop."""
+    return await services.control.cancel(workspace, name)
+
+
+@router.get("/{name}/status")
+def get_job_status(workspace: str, name: str, services: ServicesDep) -> dict[str, Any]:
+    """A job's status with its steps and their tasks."""
+    return render.job_status(services.lookup.job(workspace, name))

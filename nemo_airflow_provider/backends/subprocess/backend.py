@@ -1,0 +1,222 @@
+"""The subprocess backend: a step is a process on the worker's host, owned by a supervisor of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from nemo_airflow_provider.backends.base import (
+    Backend,
+    Chunk,
+    Observation,
+    Phase,
+    Position,
+    Signal,
+    Workload,
+)
+from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs, processes, removal
+from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
+from nemo_airflow_provider.backends.subprocess.layout import (
+    CONFIG_FILE,
+    Place,
+    component,
+    opened,
+    place_of,
+    write_file,
+)
+from nemo_airflow_provider.backends.subprocess.observation import details, look
+from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory, open_work
+from nemo_airflow_provider.errors import BackendError, StartError
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.spec import ProcessExecutor
+
+_START_SECONDS = 90.0
+_SETTLE_SECONDS = 5.0
+_WAIT_SECONDS = (0.005, 0.025)
+
+
+class SubprocessBackend(Backend):
+    """Processes under `working_directory` of one host; whoever runs as the same user there may use every verb."""
+
+    stderr_prefix = "[stderr] "
+
+    def __init__(self, config: SubprocessConfig) -> None:
+        self._config = config
+        self._root = Path(config.working_directory)
+
+    def identity(self) -> str:
+        """Host name and boot: after a restart of the host its processes are others."""
+        return f"{socket.gethostname()}:{processes.boot_id()}"
+
+    def find(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
+        """See `Backend.find`; a start that never got as far as to name itself has started nothing."""
+        place = self._place(key)
+        found = []
+        with _translated(place):
+            for candidate in job.workloads(place, place.step):
+                with _present(candidate) as work:
+                    other = work.key() if work else None
+                if other and other.task == candidate.task and other.run_key == key.run_key:
+                    found.append(other)
+        return found
+
+    def submit(self, workload: Workload) -> Mapping[str, Any]:
+        """See `Backend.submit`; returns when the command runs."""
+        executor = workload.step.executor
+        if not isinstance(executor, ProcessExecutor):
+            raise StartError(
+                f"Step '{workload.step.name}' asks for a container; a subprocess profile runs commands only."
+            )
+        key, place = workload.key, self._place(workload.key)
+        deadline = time.monotonic() + _START_SECONDS
+        with _translated(place):
+            while time.monotonic() < deadline:
+                job.claim(place, key.run_key)
+                with open_work(place, create=True) as work:
+                    if work.lock(deadline - time.monotonic()) and job.is_owned(place, key.run_key):
+                        if work.started() is None and work.ended() is None:
+                            self._start(work, workload, executor.command)
+                        return details(work)
+        raise BackendError(f"Another process has been starting {place.work} for {_START_SECONDS:.0f} seconds.")
+
+    def _start(self, work: WorkDirectory, workload: Workload, command: Sequence[str]) -> None:
+        place = work.place
+        env = environment.compose(os.environ, self._config.env, workload.environment, _paths(place))
+        try:
+            program = environment.program(command[0], env.get("PATH", os.defpath), place.work)
+            if program is None:
+                raise launch.not_found(command[0], place.work)
+            _fill(work, workload)
+            request = {
+                "argv": [program, *command[1:]],
+                "env": env,
+                "grace_seconds": self._config.graceful_shutdown_timeout_seconds,
+                "ttl_seconds": self._config.ttl_seconds_active,
+            }
+            launch.launch(work.descriptor, request, workload.key.task, command[0], place.work)
+        except StartError:
+            _remove(place)
+            raise
+
+    def observe(self, key: WorkloadKey) -> Observation:
+        """See `Backend.observe`; of a lost workload, what is left of its processes is killed."""
+        place = self._place(key)
+        with _translated(place), _present(place) as work:
+            return Observation(Phase.ABSENT) if work is None else look(work)
+
+    def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
+        """See `Backend.read_logs`; a position is a byte offset in the output file."""
+        place = self._place(key)
+        with _translated(place), _present(place) as work:
+            if work is not None:
+                yield from logs.read(work, key.task, position or 0, stop)
+
+    def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
+        """See `Backend.stop`; of several graces the one that is over first counts."""
+        place = self._place(key)
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        with _translated(place), _present(place) as work:
+            while work is not None and not work.ask_to_stop(grace_seconds):
+                if not work.being_started() or time.monotonic() > deadline:
+                    look(work)  # kills what is left when the supervisor is lost
+                    return
+                time.sleep(_WAIT_SECONDS[0])
+
+    def cleanup(self, key: WorkloadKey) -> None:
+        """Remove the work directory, unless its command runs or is being started."""
+        place = self._place(key)
+        with _translated(place), _present(place) as work:
+            # The first look keeps the lock, which others read as "being started", off a running workload.
+            if work is None or work.supervised() or not work.lock(0) or work.supervised():
+                return
+            if work.ended() is None:
+                work.kill_leftovers()
+            _remove(place)
+
+    def remove_job(self, workspace: str, run_id: str, run_key: str) -> bool:
+        """Remove everything of a run: the work directories of all its steps, and its job storage.
+
+        :return: False when a workload of it runs or is being started; then nothing is removed
+        :raises BackendError: files cannot be removed
+        """
+        place = Place(self._root, component(workspace), component(run_id), "", "")
+        with _translated(place):
+            return job.remove_job(place, run_key)
+
+    def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
+        """See `Backend.wait`; the end is seen within 25 ms."""
+        place = self._place(key)
+        deadline = time.monotonic() + seconds
+        pause, longest = _WAIT_SECONDS
+        with _translated(place), _present(place) as work:
+            if work is None:
+                wake.wait(seconds)
+                return
+            had_started = work.started() is not None
+            while not wake.is_set() and (left := deadline - time.monotonic()) > 0:
+                if had_started and not work.supervised():
+                    return
+                if not had_started and work.started() is not None:
+                    return
+                wake.wait(min(pause, left))
+                pause = min(pause * 1.5, longest)
+
+    def _place(self, key: WorkloadKey) -> Place:
+        return place_of(self._root, key)
+
+
+@contextmanager
+def _translated(place: Place) -> Iterator[None]:
+    """Turn the system's errors about our own files into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise launch.refused(error, place.work) from error
+
+
+@contextmanager
+def _present(place: Place) -> Iterator[WorkDirectory | None]:
+    """The work directory of a place, or None when there is none."""
+    with ExitStack() as stack:
+        try:
+            work: WorkDirectory | None = stack.enter_context(open_work(place))
+        except FileNotFoundError:
+            work = None
+        yield work
+
+
+def _paths(place: Place) -> dict[str, str]:
+    return {
+        environment.CONFIG_FILE: str(place.config / CONFIG_FILE),
+        environment.CONFIG_DIRECTORY: str(place.config),
+        environment.SCRATCH: str(place.scratch),
+        environment.JOB_STORAGE: str(place.storage),
+    }
+
+
+def _fill(work: WorkDirectory, workload: Workload) -> None:
+    """Everything the command finds at its start."""
+    work.write_key(workload.key)
+    for name in (work.place.config.name, work.place.scratch.name):
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=work.descriptor)
+    config = os.open(work.place.config.name, removal.DIRECTORY, dir_fd=work.descriptor)
+    try:
+        write_file(config, CONFIG_FILE, json.dumps(workload.step.config).encode())
+    finally:
+        os.close(config)
+
+
+def _remove(place: Place) -> None:
+    """Remove a locked work directory, and its step's directory once that is empty."""
+    with opened(place.root, place.workspace, place.run) as run:
+        with opened(place.root, place.workspace, place.run, place.step) as step:
+            removal.remove(step, place.task)
+        with suppress(OSError):  # other starts are there
+            os.rmdir(place.step, dir_fd=run)

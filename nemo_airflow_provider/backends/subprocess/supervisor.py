@@ -1,0 +1,255 @@
+"""The process that owns one workload: starts it, copies its output to a file, keeps its timers, notes its end.
+
+Runs on its own (`launch.py` starts it), so that neither the end of the worker nor of Airflow touches the workload.
+Imports only what starts within milliseconds. It is told what to do on its standard input, so that the environment,
+which may hold secrets, stands in no file and on no command line.
+
+The workload runs at most once: `started` is written before the command is let go, and a supervisor that finds
+`started` or `exit.json` starts nothing. The lock on `alive` is held for this process's life and says to everybody
+that it lives.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+
+from nemo_airflow_provider.backends.subprocess import processes
+from nemo_airflow_provider.backends.subprocess.child import StartFailed, adopt_orphans, catch_signals, start
+from nemo_airflow_provider.backends.subprocess.control import Control
+from nemo_airflow_provider.backends.subprocess.copier import Copier
+from nemo_airflow_provider.backends.subprocess.frames import STREAM_NUMBERS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs a third of the start-up time
+    from typing import Any, NoReturn
+
+_ORPHAN_CHECK_SECONDS = 1.0
+_RETRY_SECONDS = 0.25
+_LEFTOVER_GRACE_SECONDS = 2.0
+_HARD_KILL_SECONDS = 10.0
+_KILL_AGAIN_SECONDS = 0.05
+_OPEN_PIPE_SECONDS = 1.0
+
+
+def main(directory: int) -> NoReturn:
+    """Supervise the workload whose directory is open as `directory`, locked by the submitter.
+
+    Standard input holds one JSON object: `argv` (its first word a path), `env`, `grace_seconds`, `ttl_seconds`.
+    Standard output gets one: `{"pid"}`, or `{"errno", "text"}`, with `"own": true` when the command is not to blame.
+    The lock is shared with the submitter (one open file) and let go once the command runs, even when the submitter
+    is killed before; after a failed start the submitter holds it on.
+    """
+    if os.fork():
+        os._exit(0)
+    os.set_inheritable(directory, False)
+    request = _read_request()
+    report = os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    try:
+        supervisor = Supervisor(directory, request)
+    except StartFailed as failure:
+        _tell(report, {"errno": failure.number, "text": str(failure)})
+        os._exit(1)
+    except OSError as error:
+        _tell(report, {"errno": error.errno, "text": str(error), "own": True})
+        os._exit(1)
+    fcntl.flock(directory, fcntl.LOCK_UN)
+    _tell(report, {"pid": supervisor.pid})
+    os.close(report)
+    supervisor.watch()
+    supervisor.finish()
+    os._exit(0)
+
+
+def _read_request() -> dict[str, Any]:
+    data = b""
+    while block := os.read(0, 1 << 16):
+        data += block
+    try:
+        request: dict[str, Any] = json.loads(data)
+    except ValueError:
+        os._exit(1)  # the submitter died while it wrote; nothing has begun
+    return request
+
+
+def _tell(report: int, message: dict[str, Any]) -> None:
+    with suppress(OSError):  # the submitter is gone; what it wanted to know is in the files
+        os.write(report, json.dumps(message).encode())
+
+
+class Supervisor:
+    """One workload, from its start to `exit.json`; made when its command runs.
+
+    :param directory: its open directory
+    :param request: see `main`
+    :raises StartFailed: the system refuses to run the command
+    :raises OSError: our own files, pipes or processes cannot be made
+    """
+
+    def __init__(self, directory: int, request: dict[str, Any]) -> None:
+        self._grace: float = request["grace_seconds"]
+        self._exit_code: int | None = None
+        self._started = self._ended = 0
+        self._stopped: str | None = None
+        self._kill_at: float | None = None
+        self._adopts_orphans = adopt_orphans()
+        self._control = Control(directory)
+        output = self._control.open("output", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._signals = catch_signals()
+        self._copier = Copier(output, [self._signals, self._control.stop_requests])
+        try:
+            child = start(request["argv"], request["env"], directory, self._note_start)
+        except StartFailed:
+            self._control.forget("started")
+            raise
+        self.pid = child.pid
+        self._copier.add(child.stdout, STREAM_NUMBERS["stdout"])
+        self._copier.add(child.stderr, STREAM_NUMBERS["stderr"])
+        self._orphan_check_at = time.monotonic() + _ORPHAN_CHECK_SECONDS
+        self._ttl_at = time.monotonic() + request["ttl_seconds"]
+
+    def _note_start(self, pid: int) -> None:
+        process = processes.look(pid)
+        self._started = time.time_ns() // 1000
+        record = {
+            "pid": pid,
+            "pgid": pid,
+            "born": process.born if process else None,
+            "boot": processes.boot_id(),
+            "started": self._started,
+            "supervisor": os.getpid(),
+        }
+        self._control.note("started", record)
+
+    # --- run --------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Until the main process has ended."""
+        while self._exit_code is None:
+            now = time.monotonic()
+            if now >= self._orphan_check_at:
+                self._orphan_check_at = now + _ORPHAN_CHECK_SECONDS
+                if self._control.forgotten():
+                    self._ask("orphaned", self._grace)
+            if now >= self._ttl_at and self._stopped is None:
+                self._ask("ttl", self._grace)
+            if self._kill_at is not None and now >= self._kill_at:
+                self._kill_everything()
+                self._kill_at = now + _KILL_AGAIN_SECONDS
+            self._turn(self._next_timer() - time.monotonic())
+            self._reap()
+
+    def _next_timer(self) -> float:
+        timers = [self._orphan_check_at]
+        if self._stopped is None:
+            timers.append(self._ttl_at)
+        if self._kill_at is not None:
+            timers.append(self._kill_at)
+        return min(timers)
+
+    def _turn(self, seconds: float) -> None:
+        for file in self._copier.turn(seconds):
+            if file == self._control.stop_requests:
+                for grace in self._control.graces():
+                    self._ask("asked", grace)
+            elif set(os.read(self._signals, 1 << 12)) - {signal.SIGCHLD}:
+                self._ask("asked", self._grace)
+
+    def _ask(self, reason: str, grace: float) -> None:
+        """SIGTERM now, once; SIGKILL after the shortest grace that was ever asked for."""
+        self._kill_within(grace)
+        if self._stopped is None and self._exit_code is None:
+            self._stopped = reason
+            processes.send(-self.pid, signal.SIGTERM)
+            processes.send(-self.pid, signal.SIGCONT)  # a stopped process would not hear the first
+
+    def _kill_within(self, seconds: float) -> None:
+        at = time.monotonic() + seconds
+        self._kill_at = at if self._kill_at is None else min(self._kill_at, at)
+
+    def _reap(self) -> bool:
+        """Collect what has ended; False when there is no child any more, zombie or not."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.pid:
+                self._exit_code = os.waitstatus_to_exitcode(status)
+                self._ended = time.time_ns() // 1000
+
+    # --- end --------------------------------------------------------------------------------------
+
+    def _survivors(self) -> list[int]:
+        """Who still lives of the workload, as `kill` takes it."""
+        has_children = self._reap()
+        if self._adopts_orphans:
+            return processes.descendants(os.getpid()) if has_children else []
+        try:
+            os.killpg(self.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return []
+        return [-self.pid]
+
+    def _kill_everything(self) -> None:
+        if self._exit_code is None:  # afterwards the group's number may be another's
+            processes.send(-self.pid, signal.SIGKILL)
+        for pid in self._survivors():
+            processes.send(pid, signal.SIGKILL)
+
+    def finish(self) -> None:
+        """After the main process: stop what it left behind, copy the last output, write `exit.json`."""
+        self._stop_leftovers()
+        self._drain()
+        while not self._note_exit():
+            time.sleep(_RETRY_SECONDS)
+        self._control.release()
+
+    def _stop_leftovers(self) -> None:
+        asked: set[int] = set()
+        survivors = self._survivors()
+        self._kill_within(min(self._grace, _LEFTOVER_GRACE_SECONDS))
+        give_up_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS + _HARD_KILL_SECONDS
+        while survivors and time.monotonic() < give_up_at:
+            for pid in set(survivors) - asked:  # some are born while others are being asked
+                processes.send(pid, signal.SIGTERM)
+                processes.send(pid, signal.SIGCONT)
+            asked.update(survivors)
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                self._kill_everything()
+            until = time.monotonic() + _KILL_AGAIN_SECONDS
+            while (left := until - time.monotonic()) > 0:
+                self._turn(left)
+            survivors = self._survivors()
+
+    def _drain(self) -> None:
+        """Copy what stands in the pipes; whoever escaped and keeps them open is waited for one second."""
+        deadline = time.monotonic() + _OPEN_PIPE_SECONDS
+        while self._copier.full or (self._copier.open and time.monotonic() < deadline):
+            if self._copier.full:
+                deadline = time.monotonic() + _OPEN_PIPE_SECONDS
+            self._turn(_KILL_AGAIN_SECONDS)
+
+    def _note_exit(self) -> bool:
+        """False when the disk is full; any other refusal (the directory is gone) will not pass."""
+        record = {
+            "exit_code": self._exit_code,
+            "started": self._started,
+            "ended": self._ended,
+            "stopped": self._stopped,
+        }
+        try:
+            self._control.note("exit.json", record)
+        except OSError as error:
+            return error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        return True

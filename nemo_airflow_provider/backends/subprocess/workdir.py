@@ -1,0 +1,138 @@
+"""The directory of one workload, open: what its files say, and how its supervisor is spoken to."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nemo_airflow_provider.backends.subprocess import environment, processes
+from nemo_airflow_provider.backends.subprocess.layout import (
+    WORKLOAD_FILE,
+    Place,
+    claim_lock,
+    is_locked,
+    open_file,
+    opened,
+    read_record,
+    write_file,
+)
+from nemo_airflow_provider.model.names import WorkloadKey
+
+_LEFTOVER_PASSES = 50
+_LEFTOVER_PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDirectory:
+    """An open work directory; everything goes through the descriptor, so renaming its parents changes nothing.
+
+    :param descriptor: the open directory
+    :param place: the paths it was opened under
+    """
+
+    descriptor: int
+    place: Place
+
+    def key(self) -> WorkloadKey | None:
+        """Whose directory this is; None when it was never filled."""
+        record = read_record(self.descriptor, WORKLOAD_FILE)
+        try:
+            return WorkloadKey(**record) if record is not None else None
+        except TypeError:  # not as we wrote it
+            return None
+
+    def write_key(self, key: WorkloadKey) -> None:
+        """Note whose directory this is."""
+        write_file(self.descriptor, WORKLOAD_FILE, json.dumps(asdict(key)).encode())
+
+    def started(self) -> dict[str, Any] | None:
+        """What the supervisor noted before it let the command go; None while it has not."""
+        return read_record(self.descriptor, "started")
+
+    def ended(self) -> dict[str, Any] | None:
+        """What the supervisor noted at the end; None before."""
+        record = read_record(self.descriptor, "exit.json")
+        return record if record is not None and isinstance(record.get("exit_code"), int) else None
+
+    def supervised(self) -> bool:
+        """Whether a supervisor lives."""
+        file = open_file(self.descriptor, "alive")
+        if file is None:
+            return False
+        try:
+            return is_locked(file)
+        finally:
+            os.close(file)
+
+    def being_started(self) -> bool:
+        """Whether some process is in the midst of a start, or of a removal."""
+        return is_locked(self.descriptor)
+
+    def lock(self, seconds: float) -> bool:
+        """Hold the directory against starts and removals by others, until the descriptor is closed.
+
+        :return: False when somebody else held it for so long, or has removed it meanwhile
+        """
+        return claim_lock(self.descriptor, seconds) and self._linked()
+
+    def _linked(self) -> bool:
+        try:
+            with open_work(self.place) as again:
+                return os.path.samestat(os.fstat(again.descriptor), os.fstat(self.descriptor))
+        except OSError:
+            return False
+
+    def ask_to_stop(self, grace_seconds: float) -> bool:
+        """Tell the supervisor; False when none listens."""
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        try:
+            fifo = os.open("stop", flags, dir_fd=self.descriptor)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENXIO):
+                return False
+            raise
+        try:
+            if not stat.S_ISFIFO(os.fstat(fifo).st_mode):
+                return False
+            os.write(fifo, f"{grace_seconds}\n".encode())
+        except BlockingIOError:
+            pass  # thousands of requests wait there already
+        finally:
+            os.close(fifo)
+        return True
+
+    def kill_leftovers(self) -> None:
+        """Kill what outlived its supervisor. Only of this boot: numbers of processes mean nothing after the next."""
+        started = self.started()
+        if started is None or started.get("boot") != processes.boot_id():
+            return
+        leader, born = started.get("pid"), started.get("born")
+        if not isinstance(leader, int) or not isinstance(born, int):
+            return
+        mark = os.fsencode(f"{environment.SCRATCH}={self.place.scratch}")
+        for _ in range(_LEFTOVER_PASSES):
+            found = processes.leftovers(leader, born, mark)
+            if not found:
+                return
+            for pid in found:
+                processes.send(pid, signal.SIGKILL)
+            time.sleep(_LEFTOVER_PAUSE_SECONDS)
+
+
+@contextmanager
+def open_work(place: Place, create: bool = False) -> Iterator[WorkDirectory]:
+    """Open the work directory of a place.
+
+    :raises FileNotFoundError: it is not there
+    """
+    parts = (place.workspace, place.run, place.step, place.task)
+    with opened(place.root, *parts, create=create) as descriptor:
+        yield WorkDirectory(descriptor, place)

@@ -1,0 +1,70 @@
+"""The task process as the runner sees it: state store, task log, SIGTERM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.context import NEVER_EXPIRE
+
+from nemo_airflow_provider.errors import Superseded
+from nemo_airflow_provider.model.logline import LogLine
+from nemo_airflow_provider.runner import StoreUnavailable, Wakeup
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+T = TypeVar("T")
+
+#: Answers to a state-store write of a try that is archived.
+_GONE = (404, 410)
+
+
+class TaskHost:
+    """`runner.StepHost` over Airflow's task context. Everything but `emit` belongs to the main thread."""
+
+    def __init__(self, context: Context, log: Any, terminated: Wakeup) -> None:
+        self._store = context["task_state_store"]
+        self._instance = context["ti"]
+        self._log = log
+        self.terminated = terminated
+
+    def load(self, key: str) -> Any | None:
+        """A value of the state store; absent and archived look alike here, only `save` can tell."""
+        return self._guarded(lambda: self._store.get(key))
+
+    def save(self, key: str, value: Any) -> None:
+        """Write a value that outlives Airflow's retention."""
+        self._guarded(lambda: self._store.set(key, value, retention=NEVER_EXPIRE))
+
+    def task_state(self) -> str | None:
+        """Airflow's state of this task instance, asked of the API server."""
+        instance = self._instance
+        try:
+            states = instance.get_task_states(
+                dag_id=instance.dag_id, run_ids=[instance.run_id], task_ids=[instance.task_id]
+            )
+        except AirflowRuntimeError:
+            return None
+        state = states.get(instance.run_id, {}).get(instance.task_id)
+        return None if state is None else str(getattr(state, "value", state))
+
+    def emit(self, line: LogLine) -> None:
+        """One line of output in the task log, with its own time; `seq` keeps equal lines apart there."""
+        level = self._log.warning if line.stream == "stderr" else self._log.info
+        level(line.message, timestamp=line.timestamp, seq=line.seq)
+
+    def note(self, text: str) -> None:
+        """A sentence of ours in the task log."""
+        self._log.info(text)
+
+    @staticmethod
+    def _guarded(call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except AirflowRuntimeError as error:
+            detail = error.error.detail
+            if isinstance(detail, dict) and detail.get("status_code") in _GONE:
+                raise Superseded(str(error)) from error
+            raise StoreUnavailable(str(error)) from error

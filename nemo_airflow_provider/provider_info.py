@@ -1,0 +1,74 @@
+"""What Airflow asks a provider package about itself. Imported by every `airflow` command: keep it light."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_airflow_provider import __version__
+
+
+def _option(description: str, kind: str, default: str | None, example: str | None = None) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": kind,
+        "example": example,
+        "default": default,
+    }
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Provider metadata (Airflow documentation, "How to create your own provider")."""
+    return {
+        "package-name": "nemo-airflow-provider",
+        "name": "NVIDIA NeMo Helix jobs",
+        "description": "Runs NeMo Helix jobs on Airflow: operators by execution profile, a jobs REST API and CLI.",
+        "versions": [__version__],
+        "config": {
+            "nemo": {
+                "description": "NeMo Helix jobs.",
+                "options": {
+                    "config_file": _option(
+                        "Path of the YAML file with the `jobs:` and `platform:` sections. Empty: the path in the "
+                        "environment variable NHX_CONFIG_FILE_PATH, else the runtime's built-in profiles.",
+                        "string",
+                        "",
+                        "/etc/nemo/jobs.yaml",
+                    ),
+                    "storage": _option(
+                        "Directory for job logs and files, shared by workers and API server. "
+                        "Empty: {AIRFLOW_HOME}/nemo.",
+                        "string",
+                        "",
+                        "/mnt/shared/nemo",
+                    ),
+                    "workspaces": _option(
+                        "JSON list of workspace names, or of {name, access_control} objects whose access control "
+                        "is copied to the workspace's DAGs.",
+                        "string",
+                        '["default"]',
+                        '["default", {"name": "research", "access_control": {"Researchers": {"can_read"}}}]',
+                    ),
+                    "max_shapes": _option(
+                        "Most job shapes (ordered step names and profiles) kept as DAGs at once.",
+                        "integer",
+                        "500",
+                    ),
+                    "task_log_max_lines": _option(
+                        "First and last lines of a step's output that are copied to Airflow's task log.",
+                        "integer",
+                        "5000",
+                    ),
+                    "probe_engines": _option(
+                        "Whether the API server asks engines if they are there: auto (only with LocalExecutor), "
+                        "true or false.",
+                        "string",
+                        "auto",
+                    ),
+                    "task_base_url": _option(
+                        "URL at which workloads reach this API. Empty: [api] base_url.", "string", ""
+                    ),
+                },
+            }
+        },
+    }

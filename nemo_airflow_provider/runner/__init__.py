@@ -1,0 +1,15 @@
+"""Running one step: submit or adopt, pump, observe, obey intents, finish. The door is `run_step`."""
+
+from __future__ import annotations
+
+from nemo_airflow_provider.runner.loop import run_step
+from nemo_airflow_provider.runner.task import (
+    StepFailed,
+    StepHost,
+    StepLeft,
+    StepTask,
+    StoreUnavailable,
+    Wakeup,
+)
+
+__all__ = ["StepFailed", "StepHost", "StepLeft", "StepTask", "StoreUnavailable", "Wakeup", "run_step"]

@@ -1,0 +1,173 @@
+"""The step's record: kept here, published to the state store, never lost to an API server that is away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from nemo_airflow_provider.model.record import (
+    INTENT_KEY,
+    Handle,
+    Intent,
+    StepRecord,
+    TaskRecord,
+    now,
+    step_key,
+)
+from nemo_airflow_provider.model.status import Action, Status, may_follow
+from nemo_airflow_provider.runner.outcome import Outcome
+from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask, StoreUnavailable
+
+#: Seconds between two tries to reach a state store that does not answer.
+_RETRY_SECONDS = 3.0
+
+
+class Journal:
+    """Reads and writes the record of one generation of one step."""
+
+    def __init__(self, task: StepTask, host: StepHost, clock: Callable[[], datetime] = now) -> None:
+        self._host = host
+        self._clock = clock
+        self._key = step_key(task.generation)
+        self._clear_number = task.clear_number
+        self._dirty = False
+        self.record: StepRecord | None = None
+
+    def read(self) -> StepRecord | None:
+        """The record an earlier try left, or None.
+
+        :raises StepLeft: the state store did not answer until this process had to go
+        """
+        value = self._insist(lambda: self._host.load(self._key))
+        self.record = None if value is None else StepRecord.model_validate(value)
+        return self.record
+
+    @property
+    def began_in(self) -> int:
+        """The clear number the generation began with."""
+        return self.record.clear_number if self.record else self._clear_number
+
+    def begin(self, handle: Handle, task_name: str) -> None:
+        """Write down that a workload is about to be submitted; no side effect comes before this.
+
+        :raises Superseded: another try has taken over
+        """
+        moment = self._clock()
+        record = self.record or StepRecord(
+            clear_number=self._clear_number, status=Status.PENDING, created_at=moment, updated_at=moment
+        )
+        record.handle = handle
+        record.status_details = {**record.status_details, "message": "Job is pending"}
+        if record.task(task_name) is None:
+            record.tasks.append(
+                TaskRecord(
+                    name=task_name,
+                    start=handle.start,
+                    status=Status.PENDING,
+                    created_at=moment,
+                    updated_at=moment,
+                )
+            )
+        self.record = record
+        self.insist()
+
+    def submitted(self, task_name: str, details: Mapping[str, Any]) -> None:
+        """The engine has the workload and it runs."""
+        record = self._record
+        assert record.handle is not None
+        record.handle.state = "submitted"
+        record.started_at = record.started_at or self._clock()
+        self._update(Status.ACTIVE, "Job is running", details, task_name)
+
+    def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
+        """Publish what was seen, if it differs from what was published."""
+        record = self._record
+        wanted = {**record.status_details, **details, "message": message}
+        if self._dirty or record.status is not status or wanted != record.status_details:
+            self._update(status, message, details, task_name)
+
+    def conclude(self, outcome: Outcome, task_name: str | None, error_stack: str | None = None) -> None:
+        """Write the terminal record; insists until it is stored.
+
+        :param task_name: the workload's task row; None when nothing was started
+        :raises Superseded: another try has taken over
+        :raises StepLeft: the state store did not answer until this process had to go
+        """
+        moment = self._clock()
+        if self.record is None:
+            self.record = StepRecord(
+                clear_number=self._clear_number, status=Status.PENDING, created_at=moment, updated_at=moment
+            )
+        record = self.record
+        record.status = outcome.status
+        record.status_details = {**record.status_details, **outcome.details, "message": outcome.message}
+        record.error_details = dict(outcome.error)
+        record.updated_at = record.ended_at = moment
+        if task_name is None:
+            record.tasks = [task for task in record.tasks if task.status.terminal]
+        elif task := record.task(task_name):
+            task.status = outcome.status
+            task.status_details = dict(record.status_details)
+            task.error_details = dict(outcome.error)
+            task.error_stack = error_stack
+            task.updated_at = moment
+        self.insist()
+
+    def insist(self) -> None:
+        """Write the record; come back only when it is stored."""
+        self._insist(lambda: self._host.save(self._key, self._dump()))
+        self._dirty = False
+
+    def flush(self) -> None:
+        """Try again what could not be published."""
+        if self._dirty:
+            self._publish()
+
+    def intent(self) -> Action | None:
+        """What was asked of this attempt; None also when the state store does not answer now."""
+        try:
+            value = self._host.load(INTENT_KEY)
+        except StoreUnavailable:
+            return None
+        if value is None:
+            return None
+        intent = Intent.model_validate(value)
+        return intent.action if intent.binds(self.began_in) else None
+
+    @property
+    def _record(self) -> StepRecord:
+        assert self.record is not None, "nothing was begun"
+        return self.record
+
+    def _update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
+        record = self._record
+        moment = self._clock()
+        if may_follow(record.status, status):
+            record.status = status
+        record.status_details = {**record.status_details, **details, "message": message}
+        record.updated_at = moment
+        if task := record.task(task_name):
+            task.status = record.status
+            task.status_details = dict(record.status_details)
+            task.updated_at = moment
+        self._publish()
+
+    def _publish(self) -> None:
+        """Write if the store answers; a status that is late is better than a step that stops."""
+        try:
+            self._host.save(self._key, self._dump())
+            self._dirty = False
+        except StoreUnavailable:
+            self._dirty = True
+
+    def _dump(self) -> dict[str, Any]:
+        return self._record.model_dump(mode="json", exclude_defaults=True)
+
+    def _insist(self, call: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return call()
+            except StoreUnavailable as error:
+                if self._host.terminated.wait(_RETRY_SECONDS):
+                    raise StepLeft(f"the state store does not answer: {error}") from error

@@ -1,0 +1,71 @@
+"""How a step ended, out of the last look at its workload: pure (texts of job specification contract §6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_airflow_provider.backends.base import Observation, Phase
+from nemo_airflow_provider.errors import LostWorkload
+from nemo_airflow_provider.model.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a step.
+
+    :param status: completed, error or cancelled
+    :param message: for `status_details.message`
+    :param details: more for `status_details`
+    :param error: `error_details`; empty unless the status is error
+    """
+
+    status: Status
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] = field(default_factory=dict)
+
+
+def timed_out(seconds: int) -> str:
+    """Text of a TTL that ran out."""
+    return f"Job timed out after reaching max TTL of {seconds} seconds"
+
+
+def outcome_of(seen: Observation, *, cancelled: bool, expired_ttl: int | None, engine: str) -> Outcome:
+    """Decide how the step ended. The exit code decides, logs never do.
+
+    :param seen: the workload after its end
+    :param cancelled: we stopped it because somebody asked
+    :param expired_ttl: seconds of the TTL that ran out, if one did
+    :param engine: the engine the workload was handed to, for the text of a lost one
+    """
+    details = dict(seen.details)
+    if seen.exit_code is not None:
+        details["exit_code"] = seen.exit_code
+    if seen.phase in (Phase.ABSENT, Phase.LOST):
+        if cancelled:
+            return Outcome(Status.CANCELLED, "Workload not found, job cancelled", details)
+        text = seen.message or "The workload is gone and nobody can say how it ended"
+        message = f"{text} (engine: {engine})"
+        return Outcome(
+            Status.ERROR,
+            message,
+            details,
+            {"message": message, "reason": LostWorkload.code, **(seen.error or {})},
+        )
+    if expired_ttl is not None:
+        message = timed_out(expired_ttl)
+        return Outcome(Status.ERROR, message, details, {"message": message, **(seen.error or {})})
+    if cancelled:
+        return Outcome(Status.CANCELLED, f"Job was cancelled with exit code {seen.exit_code}", details)
+    if seen.exit_code == 0:
+        message = seen.message or "Job completed successfully with exit code 0"
+        return Outcome(Status.COMPLETED, message, details)
+    message = seen.message or f"Job exited with code {seen.exit_code}"
+    return Outcome(
+        Status.ERROR,
+        message,
+        details,
+        {"message": message, "exit_code": seen.exit_code, "fault": seen.fault, **(seen.error or {})},
+    )

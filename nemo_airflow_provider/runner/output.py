@@ -1,0 +1,75 @@
+"""A workload's output while its step runs: pumped into the log store, mirrored from there into the task log."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from nemo_airflow_provider.backends.base import Backend, Signal
+from nemo_airflow_provider.logs.layout import line_count
+from nemo_airflow_provider.logs.mirror import Mirror
+from nemo_airflow_provider.logs.pump import Pump
+from nemo_airflow_provider.logs.stored import read_from
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.runner.task import StepHost, StepTask
+
+
+class Output:
+    """Pump and mirror of one start; both threads end with the `with` block."""
+
+    def __init__(self, task: StepTask, host: StepHost, backend: Backend, key: WorkloadKey) -> None:
+        self._task = task
+        self._host = host
+        self._pump = Pump(
+            lambda position, stop: backend.read_logs(key, position, stop),
+            task.storage,
+            task.stream,
+            key.start,
+            stderr_prefix=backend.stderr_prefix,
+        )
+        self._mirror = Mirror(task.storage, task.stream, host.emit, lines=task.task_log_max_lines)
+
+    def __enter__(self) -> Output:
+        self._pump.start()
+        self._mirror.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pump.stop()
+        self._pump.join(2.0)
+        summary = self._mirror.finish(1.0)
+        if summary.not_mirrored:
+            self._host.note(
+                f"{summary.not_mirrored} of {summary.lines} lines are not shown here. "
+                f"Read them all with: nemo jobs get-logs {self._task.job_name} --workspace {self._task.workspace} "
+                f"--step-id {self._task.step.name} --all-pages"
+            )
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the output from being stored right now, as a sentence."""
+        if self._pump.waiting:
+            return "Waiting for the earlier try of this step to let go of its log"
+        return self._pump.trouble
+
+    @property
+    def lost(self) -> str | None:
+        """Why the rest of the output can never be stored; None as long as it can."""
+        return None if self._pump.error is None else f"The rest of the output is not stored: {self._pump.error}"
+
+    def wait_complete(self, seconds: float, wake: Signal | None) -> bool:
+        """Whether all output is stored that can be; waits at most `seconds`, less when `wake` is set."""
+        deadline = time.monotonic() + seconds
+        while not self._pump.finished and self._pump.error is None:
+            if time.monotonic() > deadline or (wake is not None and wake.is_set()):
+                return False
+            self._pump.join(0.005)
+        return True
+
+    def last_text(self, characters: int) -> str:
+        """The end of what the step printed."""
+        total = line_count(self._task.storage, self._task.stream)
+        lines = read_from(self._task.storage, self._task.stream, max(0, total - 200), 200)
+        return "\n".join(line.message for line in lines)[-characters:]

@@ -1,0 +1,150 @@
+"""What a step run is told, and what it needs of the place it runs in."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from nemo_airflow_provider.backends.base import Backend, BackendConfig
+from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.logs.store import StreamId
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.logline import LogLine
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.spec import JobSpec, StepSpec
+
+
+class StepFailed(NemoJobsError):
+    """The step is over and did not complete; it must not be tried again."""
+
+    code = "step_failed"
+
+
+class StepLeft(NemoJobsError):
+    """This worker must go while the workload runs on; a later try adopts it."""
+
+    code = "step_left"
+
+
+class StoreUnavailable(NemoJobsError):
+    """The state store did not answer; ask again later."""
+
+    code = "store_unavailable"
+
+
+class Wakeup:
+    """An event that a signal handler may set: `threading.Event` can deadlock there, since it takes a lock."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._set = False
+
+    def set(self) -> None:
+        """Wake whoever waits, for ever after. Safe in a signal handler, and twice."""
+        if not self._set:
+            self._set = True
+            os.write(self._write, b"!")
+
+    def is_set(self) -> bool:
+        """Whether `set` was called."""
+        return self._set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until set, at most `timeout` seconds; returns whether it is set."""
+        if not self._set:
+            select.select([self._read], [], [], timeout)
+        return self._set
+
+
+class StepHost(Protocol):
+    """What a step needs of the task process it runs in. Called from the main thread, but for `emit`."""
+
+    @property
+    def terminated(self) -> Wakeup:
+        """Set when the process was asked to end."""
+
+    def load(self, key: str) -> Any | None:
+        """A value of this task instance's state store; None when absent.
+
+        :raises StoreUnavailable: no answer
+        """
+
+    def save(self, key: str, value: Any) -> None:
+        """Write a value that never expires.
+
+        :raises Superseded: another try has taken over
+        :raises StoreUnavailable: no answer
+        """
+
+    def task_state(self) -> str | None:
+        """Airflow's state of this task instance now; None when it cannot be had."""
+
+    def emit(self, line: LogLine) -> None:
+        """Copy a line of output to the task log. Called from another thread."""
+
+    def note(self, text: str) -> None:
+        """Write a sentence of ours to the task log."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTask:
+    """One try of one step.
+
+    :param dag_id: the shape's DAG; the workspace is part of it
+    :param run_id: Airflow's run id; the job's name is in it
+    :param run_after: the run's `run_after`: part of its identity
+    :param clear_number: Airflow's clear number of the run now
+    :param generation: see `model.record.generation_of`
+    :param job: the validated conf of the run
+    :param step: this step's part of it
+    :param index: the step's position in the job, from 0
+    :param user: who created the run, for `NHX_PRINCIPAL`
+    :param base_url: where workloads reach the API
+    :param storage: root of the log store
+    :param task_log_max_lines: lines at each end that reach the task log
+    :param open_backend: resolves the profile when the step runs
+    """
+
+    dag_id: str
+    run_id: str
+    run_after: datetime
+    clear_number: int
+    generation: int
+    job: JobSpec
+    step: StepSpec
+    index: int
+    user: str | None
+    base_url: str
+    storage: Path
+    task_log_max_lines: int
+    open_backend: Callable[[], tuple[Backend, BackendConfig]]
+
+    @property
+    def workspace(self) -> str:
+        """Workspace name."""
+        return names.workspace_of_dag(self.dag_id) or ""
+
+    @property
+    def job_name(self) -> str:
+        """The job's name."""
+        return names.job_name_of(self.run_id) or self.run_id
+
+    @property
+    def run_key(self) -> str:
+        """Identity of the run."""
+        return names.run_key(self.dag_id, self.run_id, self.run_after)
+
+    @property
+    def stream(self) -> StreamId:
+        """Where the output of this generation is stored."""
+        return StreamId(self.workspace, self.run_key, self.index, self.generation)
+
+    def key(self, start: int) -> WorkloadKey:
+        """Names the workload of one start."""
+        return WorkloadKey(self.workspace, self.run_id, self.run_key, self.step.name, self.generation, start)

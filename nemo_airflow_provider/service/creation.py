@@ -1,0 +1,97 @@
+"""Creating a job: the checks in the contract's order, then the shape, then the run under the name's lock."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from nemo_airflow_provider.errors import Conflict, InvalidJob
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.shape import shape_of
+from nemo_airflow_provider.model.spec import JobRequest, JobSpec, generated_name, unknown_keys
+from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.profiles import ProfileSet
+from nemo_airflow_provider.service import render
+from nemo_airflow_provider.service.access import Access
+from nemo_airflow_provider.service.gateway import Caller, Gateway, Right, RunState
+from nemo_airflow_provider.service.view import JobView
+
+SECRETS_TEXT = (
+    "Unable to create job because one or more referenced secrets were not found or are not accessible. Verify each "
+    "platform_spec secret reference uses the expected workspace/name and that you have access."
+)
+
+
+class Creation:
+    """Makes jobs for one caller."""
+
+    def __init__(self, gateway: Gateway, access: Access, caller: Caller, profiles: ProfileSet) -> None:
+        self._gateway = gateway
+        self._access = access
+        self._caller = caller
+        self._profiles = profiles
+
+    async def create(self, workspace: str, request: JobRequest, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate, store and start a job.
+
+        :param given: the body as it came, to name the keys nobody knows
+        :return: the Job object in status `created`
+        :raises InvalidJob: it cannot run as written
+        :raises Conflict: the name is taken, or a secret cannot be had
+        :raises Unavailable: Airflow cannot take it now; nothing was created
+        """
+        await run_in_threadpool(self._access.enter_to_create, workspace)
+        name = request.name or _make_name(request.source)
+        spec, warnings = self._checked(request, given)
+        if await run_in_threadpool(self._taken, workspace, name):
+            raise _taken_error(workspace, name)
+        if any(item.from_secret for step in spec.platform_spec.steps for item in step.environment or []):
+            raise Conflict(SECRETS_TEXT)
+        if spec.output_location is not None:
+            raise InvalidJob(f"fileset '{spec.output_location}' not found or not accessible in workspace '{workspace}'")
+        shape = shape_of(workspace, spec.platform_spec.shape())
+        await self._gateway.ensure_shape(shape.dag_id, shape.dumps())
+        # The shape's DAG exists now, and may have permissions of its own.
+        await run_in_threadpool(self._access.require, Right.CREATE, workspace, [shape.dag_id])
+        conf = spec.model_dump(mode="json") | ({"warnings": warnings} if warnings else {})
+        async with self._gateway.name_lock(workspace, name):
+            run_id = await run_in_threadpool(self._free_run_id, workspace, name)
+            row = await self._gateway.trigger(self._caller, shape.dag_id, run_id, conf)
+        return render.job(JobView(row, RunState(), spec, tuple(warnings)), Status.CREATED)
+
+    def _checked(self, request: JobRequest, given: Mapping[str, Any]) -> tuple[JobSpec, list[str]]:
+        """The specification that will run, and what the author should know of it."""
+        translated, warnings = self._profiles.translate(request.platform_spec)
+        self._profiles.check(translated)
+        unknown = sorted(unknown_keys(given, request.model_dump(mode="json")))
+        if unknown:
+            warnings = [f"Unknown keys were ignored: {', '.join(unknown)}", *warnings]
+        fields = request.model_dump(mode="json", exclude={"name", "platform_spec"})
+        spec = JobSpec.model_validate({**fields, "platform_spec": translated.model_dump(mode="json")})
+        return spec, list(warnings)
+
+    def _taken(self, workspace: str, name: str) -> bool:
+        return any(not row.deleted for row in self._gateway.runs_named(workspace, names.run_id_of(name)))
+
+    def _free_run_id(self, workspace: str, name: str) -> str:
+        """The run id to use; call it under the name's lock."""
+        rows = self._gateway.runs_named(workspace, names.run_id_of(name))
+        if any(not row.deleted for row in rows):
+            raise _taken_error(workspace, name)
+        return names.run_id_of(name, max((names.ordinal_of(row.run_id) for row in rows), default=0) + 1)
+
+
+def _make_name(source: str) -> str:
+    alphabet = string.ascii_lowercase + string.digits
+    return generated_name(source, "".join(secrets.choice(alphabet) for _ in range(8)))
+
+
+def _taken_error(workspace: str, name: str) -> Conflict:
+    return Conflict(
+        f"Job '{name}' already exists in workspace '{workspace}'. Choose a different job name or delete the existing "
+        "job before creating a new one."
+    )

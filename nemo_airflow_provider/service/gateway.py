@@ -1,0 +1,125 @@
+"""What the service needs of Airflow, as a Protocol: tests use one in memory, the API server `AirflowGateway`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class Right(StrEnum):
+    """What a caller wants to do; each maps to one question of Airflow's auth manager."""
+
+    READ = "read"
+    READ_LOGS = "read_logs"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and the credentials to hand on to Airflow's own API.
+
+    :param user: Airflow's user object
+    :param name: its name, for the audit trail
+    :param headers: `authorization` and `cookie` of the request
+    """
+
+    user: Any
+    name: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A dag run. `conf` is None where it was not asked for."""
+
+    pk: int
+    dag_id: str
+    run_id: str
+    state: str
+    run_after: datetime
+    clear_number: int
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+    updated_at: datetime | None = None
+    user: str | None = None
+    conf: Mapping[str, Any] | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task instance."""
+
+    task_id: str
+    state: str | None
+    max_tries: int
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything known of one run beside the run itself.
+
+    :param tasks: task instances by task id
+    :param values: state store, by (task id, key)
+    :param marked_failed_by: who marked the run or a step of it in Airflow, if somebody did
+    """
+
+    tasks: Mapping[str, TaskRow] = field(default_factory=dict)
+    values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    marked_failed_by: str | None = None
+
+
+class Gateway(Protocol):
+    """Runs, task instances, state store, shapes, locks and permissions. Methods block unless they are async."""
+
+    def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
+        """Ask Airflow's auth manager."""
+
+    def runs_named(self, workspace: str, run_id: str) -> Sequence[RunRow]:
+        """Runs with this run id, or this run id and `~n`, in any shape; newest first, deleted ones too, with conf."""
+
+    def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
+        """Runs of the workspace with exactly this `run_after`, deleted ones too, with conf."""
+
+    def runs_of(self, workspace: str) -> Sequence[RunRow]:
+        """All runs that are not deleted, without conf but with its `source` and `project`, newest first."""
+
+    def with_conf(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
+        """The same runs in the same order with their conf; those gone meanwhile are left out."""
+
+    def states_of(self, rows: Sequence[RunRow]) -> Mapping[int, RunState]:
+        """Task instances and state of runs, by `pk`."""
+
+    def write_value(self, row: RunRow, task_ids: Collection[str], key: str, value: Any) -> None:
+        """Write a state-store value of these task instances; it never expires."""
+
+    def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
+        """Exclusive among all API servers until left.
+
+        :raises Unavailable: it could not be had in time
+        """
+
+    async def ensure_shape(self, dag_id: str, value: str) -> None:
+        """Store the shape and wait until Airflow can run its DAG.
+
+        :raises Unavailable: too many shapes, or nobody parses DAG files
+        """
+
+    async def trigger(self, caller: Caller, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> RunRow:
+        """Make a run.
+
+        :raises Conflict: the run exists
+        :raises NemoJobsError: Airflow refused; the text is Airflow's
+        """
+
+    async def mark_failed(self, caller: Caller, row: RunRow) -> None:
+        """Mark a run failed that has not started any step."""

@@ -1,0 +1,354 @@
+"""One step from its start to its end, and every way to be interrupted in between."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Observation, Phase, Workload
+from nemo_airflow_provider.errors import BackendError, CapacityError, ConfigError, StartError, Superseded
+from nemo_airflow_provider.logs.store import superseded_start
+from nemo_airflow_provider.logs.stored import read_from
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.record import StepRecord, step_key
+from nemo_airflow_provider.model.status import Action
+from nemo_airflow_provider.runner import StepFailed, StepLeft, StepTask, run_step
+from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    return FakeBackend()
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    return FakeHost()
+
+
+@pytest.fixture
+def task(backend: FakeBackend, tmp_path: Path) -> StepTask:
+    return step_task(backend, tmp_path)
+
+
+def record(host: FakeHost, generation: int = 0) -> StepRecord:
+    return StepRecord.model_validate(host.values[step_key(generation)])
+
+
+def statuses(host: FakeHost) -> list[str]:
+    seen: list[str] = []
+    for _, value in host.saved:
+        if not seen or seen[-1] != value["status"]:
+            seen.append(value["status"])
+    return seen
+
+
+class TestPlainRuns:
+    def test_a_step_completes(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        backend.on_submit = lambda _: ended(0, b"one\ntwo\n")
+        run_step(task, host)
+        assert statuses(host) == ["pending", "active", "completed"]
+        done = record(host)
+        assert done.status_details["message"] == "Job completed successfully with exit code 0"
+        assert (done.status_details["exit_code"], done.status_details["pid"], done.error_details) == (0, 7, {})
+        assert [row.status for row in done.tasks] == ["completed"]
+        assert done.tasks[0].name == task.key(0).task
+        assert [line.message for line in read_from(task.storage, task.stream, 0, 10)] == ["one", "two"]
+        assert [line.message for line in host.lines] == ["one", "two"]
+        assert backend.cleaned == [task.key(0)]
+
+    def test_the_record_is_there_before_the_workload(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        seen: list[Any] = []
+
+        def submit(workload: Workload) -> Process:
+            seen.append(record(host).handle)
+            return ended(0)
+
+        backend.on_submit = submit
+        run_step(task, host)
+        assert seen[0].state == "submitting"
+        handle = record(host).handle
+        assert handle is not None and handle.state == "submitted"
+
+    def test_the_log_is_complete_before_the_status_is_terminal(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        backend.on_submit = lambda _: ended(3, b"".join(b"line %d\n" % number for number in range(5000)))
+        counts: list[int] = []
+        save = host.save
+
+        def counting(key: str, value: Any) -> None:
+            if value["status"] == "error":
+                counts.append(len(read_from(task.storage, task.stream, 0, 10_000)))
+            save(key, value)
+
+        monkeypatch.setattr(host, "save", counting)
+        with pytest.raises(StepFailed, match="Job exited with code 3"):
+            run_step(task, host)
+        assert counts == [5000]
+        failed = record(host)
+        assert failed.error_details["message"] == "Job exited with code 3"
+        assert failed.tasks[0].error_stack is not None and failed.tasks[0].error_stack.endswith("line 4999")
+        assert len(failed.tasks[0].error_stack) <= 2048
+        assert backend.cleaned == []
+
+    def test_lines_that_the_task_log_lacks_are_pointed_at(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        backend.on_submit = lambda _: ended(0, b"x\n" * 100)
+        run_step(task, host)
+        assert len(host.lines) == 20
+        assert any("80 of 100 lines are not shown here" in note for note in host.notes)
+
+    def test_the_environment_is_grouped(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        seen: list[Workload] = []
+        backend.on_submit = lambda workload: seen.append(workload) or ended(0)  # type: ignore[func-returns-value]
+        run_step(task, host)
+        environment = seen[0].environment
+        assert environment.system["NEMO_JOB_ID"] == "job-1"
+        assert environment.system["NEMO_JOB_TASK"] == seen[0].key.task
+        assert environment.step == {"A": "1"}
+        assert environment.platform["NHX_JOBS_URL"] == "http://localhost:8080"
+        assert environment.principal == {"NHX_PRINCIPAL": '{"principal_id": "ann"}'}
+
+
+class TestAdoption:
+    def begin(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        """A try that is killed while its workload runs."""
+        backend.on_submit = lambda _: Process(b"before\nafter\n")
+        backend.on_wait = lambda _: host.terminated.set()
+        with pytest.raises(StepLeft, match="runs on"):
+            run_step(task, host)
+        backend.on_wait = lambda _: None
+        assert backend.stopped == []
+
+    def test_the_next_try_goes_on(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        self.begin(task, host, backend)
+        again = FakeHost()
+        again.values = host.values
+        backend.processes[task.key(0)].end = Observation(Phase.ENDED, exit_code=0)
+        run_step(task, again)
+        assert backend.submitted == [task.key(0)]
+        assert [line.message for line in read_from(task.storage, task.stream, 0, 10)] == ["before", "after"]
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_a_try_killed_while_submitting(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, known: bool
+    ) -> None:
+        self.begin(task, host, backend)
+        host.values[step_key(0)]["handle"]["state"] = "submitting"
+        process = backend.processes.pop(task.key(0))
+        if known:
+            backend.processes[task.key(0)] = process
+            process.end = Observation(Phase.ENDED, exit_code=0)
+        backend.on_submit = lambda _: ended(0)
+        backend.submitted.clear()
+        again = FakeHost()
+        again.values = host.values
+        run_step(task, again)
+        assert backend.submitted == ([] if known else [task.key(0)])
+
+    def test_a_submitted_workload_that_is_gone_is_never_submitted_again(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        self.begin(task, host, backend)
+        backend.processes.clear()
+        again = FakeHost()
+        again.values = host.values
+        with pytest.raises(StepFailed, match="engine-1"):
+            run_step(task, again)
+        assert backend.submitted == [task.key(0)]
+        assert record(again).error_details["reason"] == "LostWorkload"
+
+    def test_another_engine_cannot_adopt(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        self.begin(task, host, backend)
+        backend.engine = "engine-2"
+        again = FakeHost()
+        again.values = host.values
+        with pytest.raises(StepFailed, match="engine-1"):
+            run_step(task, again)
+        assert backend.submitted == [task.key(0)]
+
+    def test_an_end_that_was_written_down_is_reported_again(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        backend.on_submit = lambda _: ended(1)
+        for _ in range(2):
+            with pytest.raises(StepFailed, match="code 1"):
+                run_step(task, host)
+        assert len(backend.submitted) == 1
+
+    def test_an_engine_that_is_away_is_asked_again(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nemo_airflow_provider.runner.loop._ENGINE_SECONDS", 0.01)
+        backend.failing_looks = 3
+        run_step(task, host)
+        assert record(host).status == "completed"
+
+    def test_a_try_that_is_superseded_starts_nothing(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        host.superseded = True
+        with pytest.raises(Superseded):
+            run_step(task, host)
+        assert backend.submitted == []
+
+
+class TestGenerations:
+    def test_workloads_of_older_generations_are_stopped_first(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        old = step_task(backend, tmp_path).key(0)
+        backend.processes[old] = Process()
+        order: list[str] = []
+        stop = backend.stop
+        backend.stop = lambda key, grace: (order.append("stop"), stop(key, grace))[1]  # type: ignore[method-assign]
+        backend.on_submit = lambda _: order.append("submit") or ended(0)  # type: ignore[func-returns-value]
+        run_step(step_task(backend, tmp_path, generation=1, clear_number=1), host)
+        assert order == ["stop", "submit"]
+        assert record(host, 1).clear_number == 1
+
+    def test_cleared_in_mid_step(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        """The try that sees `restarting` stops the workload; a later try of the same generation starts anew."""
+        backend.on_submit = lambda _: Process()
+        backend.on_wait = lambda _: host.terminated.set()
+        host.state = "restarting"
+        with pytest.raises(StepFailed):
+            run_step(task, host)
+        assert superseded_start(task.storage, task.stream) == 0
+        again = FakeHost()
+        # A runner killed before it could write the end leaves the record as it was.
+        again.values = {step_key(0): {**host.saved[1][1]}}
+        backend.on_wait = lambda _: None
+        backend.on_submit = lambda _: ended(0)
+        run_step(task, again)
+        assert backend.submitted == [task.key(0), task.key(1)]
+        assert [row.start for row in record(again).tasks] == [0, 1]
+
+
+class TestCancel:
+    def test_before_the_start(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        host.ask(Action.CANCEL)
+        with pytest.raises(StepFailed, match="cancelled before"):
+            run_step(task, host)
+        assert backend.submitted == []
+        assert record(host).status == "cancelled"
+
+    def test_in_mid_step(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        backend.on_submit = lambda _: Process(b"last words\n")
+        backend.on_wait = lambda _: host.ask(Action.CANCEL)
+        with pytest.raises(StepFailed, match="Job was cancelled with exit code -15"):
+            run_step(task, host)
+        assert backend.stopped == [(task.key(0), 30)]
+        assert record(host).error_details == {}
+        assert [line.message for line in read_from(task.storage, task.stream, 0, 10)] == ["last words"]
+
+    def test_a_rerun_does_not_obey_an_older_cancel(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        host.ask(Action.CANCEL, clear_number=0)
+        run_step(step_task(backend, tmp_path, generation=1, clear_number=1), host)
+        assert record(host, 1).status == "completed"
+
+    @pytest.mark.parametrize("state", ["failed", "success", "skipped"])
+    def test_marked_in_airflow(self, task: StepTask, host: FakeHost, backend: FakeBackend, state: str) -> None:
+        backend.on_submit = lambda _: Process()
+        backend.on_wait = lambda _: host.terminated.set()
+        host.state = state
+        with pytest.raises(StepFailed):
+            run_step(task, host)
+        assert backend.stopped[0][1] < 5
+        assert record(host).status == "cancelled"
+
+    def test_a_workload_that_completed_when_the_worker_had_to_go(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        backend.on_submit = lambda _: (host.terminated.set(), ended(0))[1]
+        with pytest.raises(StepLeft):
+            run_step(task, host)
+        again = FakeHost()
+        again.values = host.values
+        run_step(task, again)
+        assert len(backend.submitted) == 1
+
+
+class TestFaults:
+    def test_a_start_that_is_refused(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        def refuse(_: Workload) -> Process:
+            raise StartError("Failed to start subprocess: executable not found: x", "[Errno 2] no such file")
+
+        backend.on_submit = refuse
+        with pytest.raises(StepFailed, match="executable not found"):
+            run_step(task, host)
+        assert record(host).error_details == {
+            "message": "Failed to start subprocess: executable not found: x",
+            "error": "[Errno 2] no such file",
+        }
+        assert record(host).tasks == []
+
+    def test_no_room_is_waited_for(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nemo_airflow_provider.runner.loop._ENGINE_SECONDS", 0.01)
+        answers: list[Exception | Process] = [CapacityError("no GPU free"), BackendError("away"), ended(0)]
+
+        def submit(_: Workload) -> Process:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        backend.on_submit = submit
+        run_step(task, host)
+        messages = [value["status_details"]["message"] for _, value in host.saved]
+        assert "no GPU free" in messages
+        assert record(host).status == "completed"
+
+    def test_no_room_for_too_long(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nemo_airflow_provider.runner.loop._ENGINE_SECONDS", 0.01)
+
+        def refuse(_: Workload) -> Process:
+            raise CapacityError("no GPU free")
+
+        backend.on_submit = refuse
+        with pytest.raises(StepFailed, match="Job timed out after reaching max TTL of 0 seconds"):
+            run_step(step_task(backend, tmp_path, ttl_seconds_before_active=0), host)
+
+    def test_the_engines_own_ttl(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        backend.on_submit = lambda _: Process(end=Observation(Phase.ENDED, exit_code=-15, stopped="ttl"))
+        with pytest.raises(StepFailed, match="max TTL of 86400 seconds"):
+            run_step(task, host)
+        assert record(host).status == "error"
+
+    def test_a_state_store_that_is_away_costs_nothing(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nemo_airflow_provider.runner.journal._RETRY_SECONDS", 0.01)
+
+        def submit(_: Workload) -> Process:
+            host.away_until = time.monotonic() + 0.3
+            return Process(b"line\n")
+
+        def wait(key: WorkloadKey) -> None:
+            if time.monotonic() > host.away_until - 0.1:
+                backend.processes[key].end = Observation(Phase.ENDED, exit_code=0)
+
+        backend.on_submit, backend.on_wait = submit, wait
+        run_step(task, host)
+        assert record(host).status == "completed"
+
+    def test_a_profile_that_is_gone(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        def gone() -> Any:
+            raise ConfigError("/etc/jobs.yaml:3: jobs.executors: must be a list")
+
+        task = step_task(backend, tmp_path)
+        broken = StepTask(**{name: getattr(task, name) for name in task.__slots__} | {"open_backend": gone})
+        with pytest.raises(StepFailed, match="jobs.yaml:3"):
+            run_step(broken, host)
+        assert record(host).error_details == {"message": "/etc/jobs.yaml:3: jobs.executors: must be a list"}

@@ -1,0 +1,144 @@
+"""An Airflow in memory, for one workspace or several."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nemo_airflow_provider.errors import Conflict
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.record import DELETED_KEY, STEP_RETRIES, StepRecord, TaskRecord, step_key
+from nemo_airflow_provider.model.spec import JobSpec
+from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState, TaskRow
+
+START = datetime(2026, 12, 1, tzinfo=UTC)
+ANN = Caller(user="ann", name="ann", headers={})
+
+
+def spec_of(*steps: str, source: str = "test", project: str | None = None) -> JobSpec:
+    """A job of subprocess steps."""
+    executor = {"provider": "subprocess", "command": ["true"]}
+    return JobSpec.model_validate(
+        {
+            "source": source,
+            "project": project,
+            "spec": {},
+            "platform_spec": {"steps": [{"name": name, "executor": executor} for name in steps or ("train",)]},
+        }
+    )
+
+
+def record(status: Status, at: datetime = START, **changes: Any) -> StepRecord:
+    """What a runner left."""
+    task = TaskRecord(name="task-0123456789ab", status=status, created_at=at, updated_at=at)
+    return StepRecord(status=status, created_at=at, updated_at=at, tasks=[task], **changes)
+
+
+class FakeGateway:
+    """`Gateway` over lists. `denied` holds (right, DAG id) pairs the caller does not have."""
+
+    def __init__(self) -> None:
+        self.rows: list[RunRow] = []
+        self.states: dict[int, RunState] = {}
+        self.shapes: dict[str, str] = {}
+        self.denied: set[tuple[Right, str]] = set()
+        self.marked: list[int] = []
+        self.locked: list[str] = []
+
+    def add(self, name: str, spec: JobSpec | None = None, workspace: str = "default", **changes: Any) -> RunRow:
+        """A run as Airflow holds it."""
+        spec = spec or spec_of()
+        pk = len(self.rows) + 1
+        row = RunRow(
+            pk=pk,
+            dag_id=names.shape_dag_id(workspace, spec.platform_spec.shape()),
+            run_id=changes.pop("run_id", names.run_id_of(name)),
+            state=changes.pop("state", "queued"),
+            run_after=START + timedelta(seconds=pk),
+            clear_number=changes.pop("clear_number", 0),
+            conf=spec.model_dump(mode="json"),
+            **changes,
+        )
+        self.rows.append(row)
+        tasks = {
+            names.task_id_of(step.name): TaskRow(names.task_id_of(step.name), None, STEP_RETRIES)
+            for step in spec.platform_spec.steps
+        }
+        self.states[pk] = RunState(tasks=tasks)
+        return row
+
+    def step(self, row: RunRow, step: str, state: str | None, left: StepRecord | None = None, **changes: Any) -> None:
+        """Set a task instance and what its runner left."""
+        task_id = names.task_id_of(step)
+        old = self.states[row.pk]
+        task = replace(old.tasks[task_id], state=state, **changes)
+        values = dict(old.values)
+        if left is not None:
+            values[task_id, step_key(task.max_tries - STEP_RETRIES)] = left.model_dump(mode="json")
+        self.states[row.pk] = replace(old, tasks={**old.tasks, task_id: task}, values=values)
+
+    def run_state(self, row: RunRow, state: str, **changes: Any) -> RunRow:
+        """Set the run's state."""
+        new = replace(row, state=state, **changes)
+        self.rows[row.pk - 1] = new
+        return new
+
+    # --- Gateway ---
+
+    def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
+        return (right, dag_id) not in self.denied
+
+    def runs_named(self, workspace: str, run_id: str) -> Sequence[RunRow]:
+        mine = [row for row in self._of(workspace) if row.run_id == run_id or row.run_id.startswith(f"{run_id}~")]
+        return mine[::-1]
+
+    def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
+        return [row for row in self._of(workspace) if row.run_after == run_after]
+
+    def runs_of(self, workspace: str) -> Sequence[RunRow]:
+        return [row for row in self._of(workspace) if not row.deleted][::-1]
+
+    def with_conf(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
+        return [self.rows[row.pk - 1] for row in rows]
+
+    def states_of(self, rows: Sequence[RunRow]) -> Mapping[int, RunState]:
+        return {row.pk: self.states[row.pk] for row in rows}
+
+    def write_value(self, row: RunRow, task_ids: Collection[str], key: str, value: Any) -> None:
+        if key == DELETED_KEY:
+            self.rows[row.pk - 1] = replace(self.rows[row.pk - 1], deleted=True)
+        old = self.states[row.pk]
+        written = {(task_id, key): value for task_id in task_ids}
+        self.states[row.pk] = replace(old, values={**old.values, **written})
+
+    def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
+        @asynccontextmanager
+        async def lock() -> AsyncIterator[None]:
+            self.locked.append(name)
+            yield
+
+        return lock()
+
+    async def ensure_shape(self, dag_id: str, value: str) -> None:
+        self.shapes[dag_id] = value
+
+    async def trigger(self, caller: Caller, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> RunRow:
+        if any((row.dag_id, row.run_id) == (dag_id, run_id) for row in self.rows):
+            raise Conflict("the run exists")
+        name = names.job_name_of(run_id)
+        assert name is not None
+        row = self.add(name, JobSpec.model_validate(conf), names.workspace_of_dag(dag_id) or "", run_id=run_id)
+        return replace(row, conf=conf)
+
+    async def mark_failed(self, caller: Caller, row: RunRow) -> None:
+        self.marked.append(row.pk)
+        self.run_state(row, "failed")
+        for task_id in self.states[row.pk].tasks:
+            self.step(row, names.step_name_of(task_id), "skipped")
+
+    def _of(self, workspace: str) -> list[RunRow]:
+        return [row for row in self.rows if names.workspace_of_dag(row.dag_id) == workspace]

@@ -1,0 +1,263 @@
+"""Create, find, list, cancel and delete, over an Airflow in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nemo_airflow_provider.errors import Conflict, Forbidden, InvalidJob, NotFound
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.record import INTENT_KEY
+from nemo_airflow_provider.model.spec import JobRequest
+from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.profiles import load_profiles
+from nemo_airflow_provider.service.access import Access
+from nemo_airflow_provider.service.control import Control
+from nemo_airflow_provider.service.creation import Creation
+from nemo_airflow_provider.service.filters import parse_filter
+from nemo_airflow_provider.service.gateway import Right
+from nemo_airflow_provider.service.listing import Listing, PageRequest, StepFilter
+from nemo_airflow_provider.service.lookup import Lookup
+from tests.unit.service.fakes import ANN, FakeGateway, record, spec_of
+
+ANCHOR = names.anchor_dag_id("default")
+
+
+def body(name: str | None = "job-1", **changes: Any) -> dict[str, Any]:
+    step = {"name": "train", "executor": {"provider": "subprocess", "command": ["true"]}} | changes.pop("step", {})
+    return {"name": name, "source": "test", "spec": {"a": 1}, "platform_spec": {"steps": [step]}} | changes
+
+
+def create(gateway: FakeGateway, access: Access, given: dict[str, Any], workspace: str = "default") -> dict[str, Any]:
+    creation = Creation(gateway, access, ANN, load_profiles(None, environ={}, docker_answers=None))
+    return asyncio.run(creation.create(workspace, JobRequest.model_validate(given), given))
+
+
+class TestCreate:
+    def test_a_run_is_made_under_the_names_lock(self, gateway: FakeGateway, access: Access) -> None:
+        job = create(gateway, access, body())
+        assert (job["status"], job["name"], gateway.locked) == ("created", "job-1", ["job-1"])
+        assert job["id"] == names.job_id(names.run_key(*_identity(gateway)))
+        assert list(gateway.shapes) == [gateway.rows[0].dag_id]
+
+    def test_a_name_is_made(self, gateway: FakeGateway, access: Access) -> None:
+        assert create(gateway, access, body(None, source="My CI"))["name"].startswith("my-ci-")
+
+    def test_a_name_is_unique_across_shapes(self, gateway: FakeGateway, access: Access) -> None:
+        create(gateway, access, body())
+        with pytest.raises(Conflict, match="Job 'job-1' already exists in workspace 'default'. Choose"):
+            create(gateway, access, body(step={"name": "other"}))
+        assert len(gateway.rows) == 1
+        create(gateway, access, body(), "research")
+
+    def test_the_name_of_a_deleted_job_is_free(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("job-1", deleted=True)
+        create(gateway, access, body())
+        assert [row.run_id for row in gateway.rows] == ["job-1", "job-1~2"]
+
+    def test_unknown_keys_are_named(self, gateway: FakeGateway, access: Access) -> None:
+        job = create(gateway, access, body(sorce="x"))
+        assert job["status_details"] == {"warnings": ["Unknown keys were ignored: sorce"]}
+
+    @pytest.mark.parametrize(
+        ("step", "error", "text"),
+        [
+            (
+                {"executor": {"provider": "gpu", "profile": "x", "container": {}}},
+                InvalidJob,
+                "The execution profile 'gpu/x' specified in step 'train' does not exist.",
+            ),
+            (
+                {"executor": {"provider": "cpu", "container": {}}},
+                InvalidJob,
+                "Execution profile 'cpu/default' in step 'train' needs backend 'docker'",
+            ),
+            (
+                {"environment": [{"name": "A", "from_secret": {"name": "s"}}]},
+                Conflict,
+                "one or more referenced secrets were not found",
+            ),
+        ],
+    )
+    def test_refusals(
+        self, gateway: FakeGateway, access: Access, step: dict[str, Any], error: type[Exception], text: str
+    ) -> None:
+        with pytest.raises(error, match=text):
+            create(gateway, access, body(step=step))
+        assert gateway.rows == []
+        assert gateway.shapes == {}
+
+    def test_there_are_no_filesets_yet(self, gateway: FakeGateway, access: Access) -> None:
+        with pytest.raises(InvalidJob, match="fileset 'out' not found or not accessible in workspace 'default'"):
+            create(gateway, access, body(output_location="out"))
+
+    def test_rights(self, gateway: FakeGateway, access: Access) -> None:
+        with pytest.raises(InvalidJob, match="Workspace 'nope' does not exist. Please create the workspace first."):
+            create(gateway, access, body(), "nope")
+        gateway.denied = {(Right.CREATE, ANCHOR)}
+        with pytest.raises(Forbidden, match="not create jobs"):
+            create(gateway, access, body())
+        gateway.denied = {(Right.READ, ANCHOR)}
+        with pytest.raises(InvalidJob, match="Workspace 'default' does not exist"):
+            create(gateway, access, body())
+
+
+class TestLookup:
+    def test_by_name_and_by_id(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("a.b+c@d")
+        lookup = Lookup(gateway, access)
+        job = lookup.job("default", "a.b+c@d")
+        assert lookup.job("default", job.id).name == "a.b+c@d"
+        assert lookup.step("default", job.id, "train").id == lookup.step("default", "a.b+c@d", job.steps[0].id).id
+
+    def test_a_job_named_like_an_id(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("platform-job-3x")
+        assert Lookup(gateway, access).job("default", "platform-job-3x").name == "platform-job-3x"
+
+    @pytest.mark.parametrize("name", ["other", "UPPER", "", "platform-job-zzzzzzzzzzzz", "job-1~2", "../x"])
+    def test_not_found(self, gateway: FakeGateway, access: Access, name: str) -> None:
+        gateway.add("job-1")
+        with pytest.raises(NotFound) as caught:
+            Lookup(gateway, access).job("default", name)
+        assert str(caught.value) == f"Job '{name}' not found in workspace 'default'."
+
+    def test_hidden(self, gateway: FakeGateway, access: Access) -> None:
+        row = gateway.add("job-1")
+        gateway.denied = {(Right.READ, row.dag_id)}
+        with pytest.raises(NotFound, match="Job 'job-1' not found"):
+            Lookup(gateway, access).job("default", "job-1")
+        gateway.denied = {(Right.READ, ANCHOR)}
+        with pytest.raises(NotFound, match="Workspace 'default' not found"):
+            Lookup(gateway, access).job("default", "job-1")
+
+    def test_the_newest_run_of_a_name(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("job-1", deleted=True)
+        gateway.add("job-1", run_id="job-1~2")
+        assert Lookup(gateway, access).job("default", "job-1").run.run_id == "job-1~2"
+
+
+class TestLists:
+    def listing(self, gateway: FakeGateway, access: Access) -> Listing:
+        return Listing(gateway, access, ["default", "research"])
+
+    def fill(self, gateway: FakeGateway) -> None:
+        for number in range(25):
+            row = gateway.add(f"job-{number:02}", spec_of(source="even" if number % 2 == 0 else "odd"))
+            if number < 5:
+                gateway.run_state(row, "success")
+                gateway.step(row, "train", "success", record(Status.COMPLETED))
+
+    @pytest.mark.parametrize(("page", "size", "rows"), [(1, 10, 10), (3, 10, 5), (4, 10, 0), (1, 5000, 25)])
+    def test_pages(self, gateway: FakeGateway, access: Access, page: int, size: int, rows: int) -> None:
+        self.fill(gateway)
+        answer = self.listing(gateway, access).jobs("default", PageRequest(page, size, "-created_at"), None)
+        assert len(answer["data"]) == rows
+        assert answer["pagination"] == {
+            "page": page,
+            "page_size": min(size, 1000),
+            "current_page_size": rows,
+            "total_pages": 3 if size == 10 else 1,
+            "total_results": 25,
+        }
+        assert "filter" not in answer
+
+    def test_filters_come_before_paging(self, gateway: FakeGateway, access: Access) -> None:
+        self.fill(gateway)
+        asked = parse_filter('{"status": ["completed"]}')
+        answer = self.listing(gateway, access).jobs("default", PageRequest(1, 2, "created_at"), asked)
+        assert [job["name"] for job in answer["data"]] == ["job-00", "job-01"]
+        assert answer["pagination"]["total_results"] == 5
+        assert answer["filter"] == {"status": {"$in": ["completed"]}}
+
+    def test_sorting_by_source(self, gateway: FakeGateway, access: Access) -> None:
+        self.fill(gateway)
+        answer = self.listing(gateway, access).jobs("default", PageRequest(1, 100, "-source"), None)
+        assert [job["source"] for job in answer["data"]] == ["odd"] * 12 + ["even"] * 13
+
+    def test_an_empty_list_has_a_page(self, gateway: FakeGateway, access: Access) -> None:
+        answer = self.listing(gateway, access).jobs("default", PageRequest(1, 10, "created_at"), None)
+        assert (answer["data"], answer["pagination"]["total_pages"]) == ([], 1)
+
+    def test_only_what_may_be_read(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("mine")
+        hidden = gateway.add("hidden", spec_of("other"))
+        gateway.add("theirs", workspace="research")
+        gateway.add("gone", deleted=True)
+        gateway.denied = {(Right.READ, hidden.dag_id), (Right.READ, names.anchor_dag_id("research"))}
+        answer = self.listing(gateway, access).jobs("-", PageRequest(1, 10, "created_at"), None)
+        assert [job["name"] for job in answer["data"]] == ["mine"]
+        with pytest.raises(NotFound, match="Workspace 'research' not found"):
+            self.listing(gateway, access).jobs("research", PageRequest(1, 10, "created_at"), None)
+
+    def test_steps_of_one_job_and_of_all(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("job-1", spec_of("one"))
+        gateway.add("job-2", spec_of("two"))
+        listing, request = self.listing(gateway, access), PageRequest(1, 25, "created_at")
+        answer = listing.steps("default", "job-1", request, StepFilter())
+        assert ([step["name"] for step in answer["data"]], answer["filter"]) == (["one"], {"job": "job-1"})
+        assert "error_details" not in answer["data"][0]
+        everything = listing.steps("default", "-", request, StepFilter())
+        assert ([step["name"] for step in everything["data"]], "filter" in everything) == (["one", "two"], False)
+        none = listing.steps("default", "-", request, StepFilter(statuses=(Status.ERROR,)))
+        assert none["data"] == []
+        assert listing.steps("default", "nope", request, StepFilter())["data"] == []
+
+
+class TestControl:
+    def control(self, gateway: FakeGateway, access: Access) -> Control:
+        return Control(gateway, access, ANN)
+
+    def test_cancel_before_the_start_ends_the_run_at_once(self, gateway: FakeGateway, access: Access) -> None:
+        row = gateway.add("job-1")
+        job = asyncio.run(self.control(gateway, access).cancel("default", "job-1"))
+        assert (job["status"], gateway.marked) == ("cancelled", [row.pk])
+
+    def test_cancel_in_mid_step_is_an_intent(self, gateway: FakeGateway, access: Access) -> None:
+        row = gateway.run_state(gateway.add("job-1", spec_of("one", "two"), clear_number=2), "running")
+        gateway.step(row, "one", "running", record(Status.ACTIVE, clear_number=2))
+        job = asyncio.run(self.control(gateway, access).cancel("default", "job-1"))
+        assert (job["status"], gateway.marked) == ("cancelling", [])
+        for task_id in ("one", "two"):
+            intent = gateway.states[row.pk].values[task_id, INTENT_KEY]
+            assert (intent["action"], intent["by"], intent["clear_number"]) == ("cancel", "ann", 2)
+
+    def test_cancel_of_a_job_that_is_over_changes_nothing(self, gateway: FakeGateway, access: Access) -> None:
+        row = gateway.run_state(gateway.add("job-1"), "success")
+        gateway.step(row, "train", "success", record(Status.COMPLETED))
+        before = gateway.states[row.pk]
+        job = asyncio.run(self.control(gateway, access).cancel("default", "job-1"))
+        assert (job["status"], gateway.states[row.pk]) == ("completed", before)
+
+    def test_delete(self, gateway: FakeGateway, access: Access) -> None:
+        row = gateway.run_state(gateway.add("job-1"), "success")
+        gateway.step(row, "train", "success", record(Status.COMPLETED))
+        removed: list[tuple[str, str]] = []
+        control = self.control(gateway, access)
+        asyncio.run(control.delete("default", "job-1", lambda *where: removed.append(where)))
+        assert removed == [("default", names.run_key(row.dag_id, row.run_id, row.run_after))]
+        with pytest.raises(NotFound):
+            asyncio.run(control.delete("default", "job-1", lambda *where: None))
+
+    def test_a_job_that_is_not_over_stays(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.run_state(gateway.add("job-1"), "running")
+        with pytest.raises(Conflict, match="Cannot delete job 'job-1' while it is 'created'. Cancel the job and wait"):
+            asyncio.run(self.control(gateway, access).delete("default", "job-1", lambda *where: None))
+
+    @pytest.mark.parametrize("right", [Right.UPDATE, Right.DELETE])
+    def test_rights(self, gateway: FakeGateway, access: Access, right: Right) -> None:
+        row = gateway.run_state(gateway.add("job-1"), "success")
+        gateway.step(row, "train", "success", record(Status.COMPLETED))
+        gateway.denied = {(right, row.dag_id)}
+        control = self.control(gateway, access)
+        with pytest.raises(Forbidden, match="You may read workspace 'default' but not"):
+            if right is Right.UPDATE:
+                asyncio.run(control.cancel("default", "job-1"))
+            else:
+                asyncio.run(control.delete("default", "job-1", lambda *where: None))
+
+
+def _identity(gateway: FakeGateway) -> tuple[Any, Any, Any]:
+    row = gateway.rows[0]
+    return row.dag_id, row.run_id, row.run_after

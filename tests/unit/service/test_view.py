@@ -1,0 +1,113 @@
+"""A run as a job: statuses, details and errors out of what Airflow and the runner say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from nemo_airflow_provider.model.record import INTENT_KEY, STEP_RETRIES, Intent
+from nemo_airflow_provider.model.status import Action, Status
+from nemo_airflow_provider.service import render
+from nemo_airflow_provider.service.gateway import RunRow
+from nemo_airflow_provider.service.view import JobView, view_of
+from tests.unit.service.fakes import START, FakeGateway, record, spec_of
+
+S = Status
+
+
+def view(gateway: FakeGateway, row: RunRow) -> JobView:
+    found = view_of(gateway.rows[row.pk - 1], gateway.states[row.pk])
+    assert found is not None
+    return found
+
+
+def test_a_new_job_has_one_row(gateway: FakeGateway) -> None:
+    job = view(gateway, gateway.add("two-steps", spec_of("one", "two")))
+    assert (job.status, [step.spec.name for step in job.steps]) == (S.CREATED, ["one"])
+    shown = render.job(job)
+    assert shown["created_at"] == "2026-12-01T00:00:01.000000+00:00"
+    assert shown["fileset"] == "job-fileset-two-steps"
+    assert shown["error_details"] is None
+
+
+def test_between_two_steps_it_is_active(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1", spec_of("one", "two")), "running")
+    end = START + timedelta(seconds=9)
+    gateway.step(row, "one", "success", record(S.COMPLETED, end, ended_at=end))
+    job = view(gateway, row)
+    assert job.status is S.ACTIVE
+    assert [step.status for step in job.steps] == [S.COMPLETED, S.CREATED]
+    assert job.steps[1].created_at == end
+
+
+def test_a_failed_step_gives_the_job_its_error(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1", spec_of("one", "two")), "failed")
+    error = {"message": "Job exited with code 3"}
+    gateway.step(row, "one", "failed", record(S.ERROR, error_details=error, status_details={"exit_code": 3}))
+    gateway.step(row, "two", "upstream_failed")
+    job = view(gateway, row)
+    assert job.status is S.ERROR
+    assert job.error_details == {**error, "step": "one"}
+    assert job.status_details == {"exit_code": 3}
+    assert [step.spec.name for step in job.steps] == ["one"]
+
+
+def test_a_run_that_failed_without_a_word(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "failed")
+    gateway.step(row, "train", "failed")
+    job = view(gateway, row)
+    assert job.status is S.ERROR
+    assert job.error_details is not None and job.error_details["reason"] == "LostWorkload"
+
+
+def test_a_run_marked_in_airflow_was_cancelled_by_somebody(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "failed")
+    gateway.step(row, "train", "skipped")
+    gateway.states[row.pk] = replace(gateway.states[row.pk], marked_failed_by="bob")
+    job = view(gateway, row)
+    assert (job.status, job.status_details["cancelled_by"]) == (S.CANCELLED, "bob")
+
+
+def test_a_workload_being_stopped_is_cancelling_until_it_had_its_grace(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "failed")
+    gateway.step(row, "train", "failed", record(S.ACTIVE), end_date=datetime.now(UTC))
+    assert view(gateway, row).status is S.CANCELLING
+    gateway.step(row, "train", "failed", end_date=START)
+    job = view(gateway, row)
+    assert job.status is S.ERROR
+    assert [task.status for task in job.steps[0].tasks] == [S.ERROR]
+    assert job.steps[0].tasks[0].status_details["message"] == "Task finalized because job step is error"
+
+
+def test_a_cancel_of_an_earlier_attempt_is_not_obeyed(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1", clear_number=1), "running")
+    intent = Intent(action=Action.CANCEL, at=START, clear_number=0).model_dump(mode="json")
+    gateway.write_value(row, ["train"], INTENT_KEY, intent)
+    assert view(gateway, row).intent is None
+    gateway.write_value(row, ["train"], INTENT_KEY, intent | {"clear_number": 1})
+    assert view(gateway, row).status is S.CANCELLING
+
+
+def test_a_cleared_step_shows_its_new_generation(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1", clear_number=1), "running")
+    gateway.step(row, "train", "failed", record(S.ERROR))
+    gateway.step(row, "train", None, max_tries=STEP_RETRIES + 1)
+    step = view(gateway, row).steps[0]
+    assert (step.generation, step.record, step.status, step.tasks) == (1, None, S.CREATED, [])
+
+
+def test_a_lost_worker_is_told(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "running")
+    gateway.step(row, "train", "up_for_retry", record(S.ACTIVE, status_details={"message": "Job is running"}))
+    step = view(gateway, row).steps[0]
+    assert step.status is S.ACTIVE
+    assert "the next one adopts the workload" in step.status_details["message"]
+
+
+def test_runs_that_are_no_jobs(gateway: FakeGateway) -> None:
+    row = gateway.add("job-1")
+    state = gateway.states[row.pk]
+    assert view_of(replace(row, run_id="manual__2026"), state) is None
+    assert view_of(replace(row, conf={"source": "x"}), state) is None
+    assert view_of(replace(row, conf=None), state) is None
+    assert view_of(replace(row, dag_id="other"), state) is None
