@@ -25,7 +25,7 @@ async def create_job(
     workspace: str,
     services: ServicesDep,
     profiles: ProfilesDep,
-    body: Annotated[dict[str, Any], Body(openapi_examples={})],
+    body: Annotated[dict[str, Any], Body()],
 ) -> dict[str, Any]:
     """Create and start a job."""
     try:

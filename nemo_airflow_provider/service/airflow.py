@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 from airflow.api_fastapi.app import cached_app, get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from starlette.concurrency import run_in_threadpool
 
@@ -43,7 +44,9 @@ class AirflowGateway:
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
         """Ask Airflow's auth manager."""
         method, entity = _QUESTIONS[right]
-        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+        # One query less a question where there are no teams.
+        teams = conf.getboolean("core", "multi_team", fallback=False)
+        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id) if teams else None)
         return bool(
             get_auth_manager().is_authorized_dag(
                 method=method,

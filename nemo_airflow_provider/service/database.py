@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import DELETED_KEY
+from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
 
 #: Audit-log events by which a person ends a run or a step in Airflow.
@@ -135,8 +136,14 @@ def states_of(rows: Sequence[RunRow]) -> dict[int, RunState]:
         ).where(TaskStateStoreModel.dag_run_id.in_([row.pk for row in rows]))
         for pk, task_id, key, value in session.execute(stored):
             values[pk][task_id, key] = json.loads(value)
-        marks = {row.pk: _mark(session, row) for row in rows if row.state == "failed"}
+        marks = {row.pk: _mark(session, row) for row in rows if row.state == "failed" and _is_silent(values[row.pk])}
     return {row.pk: RunState(tasks[row.pk], values[row.pk], marks.get(row.pk)) for row in rows}
+
+
+def _is_silent(values: Mapping[tuple[str, str], Any]) -> bool:
+    """Whether no step of a failed run says why: somebody may have marked it."""
+    ends = (Status.ERROR, Status.CANCELLED)
+    return not any(isinstance(value, dict) and value.get("status") in ends for value in values.values())
 
 
 def _mark(session: Session, row: RunRow) -> str | None:

@@ -1,0 +1,132 @@
+"""Operators: the run's conf is checked again, and the runner's outcomes become Airflow's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowRuntimeError,
+    ErrorType,
+)
+from airflow.sdk.execution_time.comms import ErrorResponse
+
+from nemo_airflow_provider.errors import InvalidJob, Superseded
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.spec import JobSpec
+from nemo_airflow_provider.operators import step as operators
+from nemo_airflow_provider.operators.conf import job_of_conf, step_task_of
+from nemo_airflow_provider.operators.host import TaskHost
+from nemo_airflow_provider.runner import StepFailed, StepLeft, StoreUnavailable, Wakeup
+
+EXECUTOR = {"provider": "subprocess", "profile": "default", "command": ["true"]}
+CONF: dict[str, Any] = {
+    "source": "test",
+    "spec": {},
+    "platform_spec": {"steps": [{"name": "one", "executor": EXECUTOR}, {"name": "two", "executor": EXECUTOR}]},
+}
+DAG_ID = names.shape_dag_id("default", JobSpec.model_validate(CONF).platform_spec.shape())
+
+
+def context(**changes: Any) -> dict[str, Any]:
+    run = {
+        "dag_id": DAG_ID,
+        "run_id": "job-1",
+        "run_after": datetime(2026, 12, 1, tzinfo=UTC),
+        "clear_number": 0,
+        "conf": CONF,
+        "triggering_user_name": "ann",
+    } | changes
+    instance = SimpleNamespace(task_id="two", max_tries=6, dag_id=DAG_ID, run_id="job-1")
+    return {"dag_run": SimpleNamespace(**run), "ti": instance, "task_state_store": None}
+
+
+class TestConf:
+    def test_the_step_is_found(self) -> None:
+        task = step_task_of(context(), "subprocess/default")  # type: ignore[arg-type]
+        assert (task.step.name, task.index, task.generation, task.workspace) == ("two", 1, 1, "default")
+        assert (task.job_name, task.user) == ("job-1", "ann")
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"run_id": "manual__2026-12-01T00:00:00+00:00"}, "is not a job name: submit jobs with"),
+            ({"conf": None}, "The run's conf is not a valid job: spec: Field required"),
+            ({"conf": {**CONF, "platform_spec": {"steps": []}}}, "At least one step is required"),
+            (
+                {"conf": {**CONF, "platform_spec": {"steps": CONF["platform_spec"]["steps"][:1]}}},
+                "does not describe the steps of this DAG",
+            ),
+        ],
+    )
+    def test_a_run_made_by_hand_is_checked(self, changes: dict[str, Any], text: str) -> None:
+        run = context(**changes)["dag_run"]
+        with pytest.raises(InvalidJob, match=text):
+            job_of_conf(run.dag_id, run.run_id, run.conf)
+
+
+class TestOutcomes:
+    @pytest.mark.parametrize(
+        ("outcome", "exception"),
+        [
+            (StepFailed("Job exited with code 3"), AirflowFailException),
+            (InvalidJob("bad conf"), AirflowFailException),
+            (StepLeft("going away"), AirflowRescheduleException),
+            (Superseded("archived"), AirflowFailException),
+        ],
+    )
+    def test_exceptions(self, monkeypatch: pytest.MonkeyPatch, outcome: Exception, exception: type[Exception]) -> None:
+        def run(*_: Any) -> None:
+            raise outcome
+
+        monkeypatch.setattr(operators, "run_step", run)
+        operator = operators.SubprocessStepOperator(task_id="two", profile="subprocess/default")
+        with pytest.raises(exception):
+            operator.execute(context())  # type: ignore[arg-type]
+
+    def test_on_kill_before_and_while_running(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        operator = operators.SubprocessStepOperator(task_id="two", profile="subprocess/default")
+        operator.on_kill()
+        seen: list[bool] = []
+
+        def run(_task: Any, host: TaskHost) -> None:
+            operator.on_kill()
+            seen.append(host.terminated.wait(0))
+
+        monkeypatch.setattr(operators, "run_step", run)
+        operator.execute(context())  # type: ignore[arg-type]
+        assert seen == [True]
+
+
+class Store:
+    """A state store whose calls fail as Airflow's do."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def set(self, *_: Any, **__: Any) -> None:
+        detail = {"status_code": self._status, "message": "no"}
+        raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
+
+    get = set
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(404, Superseded), (410, Superseded), (500, StoreUnavailable), (503, StoreUnavailable)]
+)
+def test_what_a_failing_state_store_means(status: int, error: type[Exception]) -> None:
+    host = TaskHost({"task_state_store": Store(status), "ti": None}, None, Wakeup())  # type: ignore[typeddict-unknown-key,typeddict-item]
+    with pytest.raises(error):
+        host.save("step/0", {})
+
+
+def test_wakeup() -> None:
+    wakeup = Wakeup()
+    assert not wakeup.wait(0.001)
+    wakeup.set()
+    wakeup.set()
+    assert wakeup.is_set() and wakeup.wait(10) and wakeup.wait(None)
