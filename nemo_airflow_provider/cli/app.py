@@ -1,0 +1,143 @@
+"""The commands put together, the global options, and every way a run can end as an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+import typer
+
+from nemo_airflow_provider import __version__
+from nemo_airflow_provider.cli import create, logs
+from nemo_airflow_provider.cli.failures import UsageError, report
+from nemo_airflow_provider.cli.jobs import app as jobs_app
+from nemo_airflow_provider.cli.login import login
+from nemo_airflow_provider.cli.output import ListFormat
+from nemo_airflow_provider.cli.session import TIMESTAMP_FORMATS, GlobalOptions, Session
+from nemo_airflow_provider.cli.show_config import app as config_app
+from nemo_airflow_provider.cli.steps import steps_app, tasks_app
+from nemo_airflow_provider.cli.terminal import ReaderGone, Terminal, forget_output
+
+_READER_GONE = 141  # 128 + SIGPIPE, as for any program at the head of a pipe
+
+app = typer.Typer(
+    name="nemo",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    epilog=("Exit codes: 0 success, 1 local or unexpected error, 2 usage, 3 server or network error, 130 interrupted."),
+)
+# Their commands join those of `jobs` when they are imported.
+_ = (create, logs)
+jobs_app.add_typer(steps_app)
+jobs_app.add_typer(tasks_app)
+app.add_typer(jobs_app)
+app.add_typer(config_app)
+app.command()(login)
+
+# typer carries its parser along, or uses click, depending on its version; this is the base of either's errors.
+_ParserError = cast(type[Exception], typer.BadParameter.__mro__[2])
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        Terminal(colour=False).say(f"nemo {__version__} (nemo-airflow-provider)")
+        raise typer.Exit()
+
+
+@app.callback()
+def global_options(
+    context: typer.Context,
+    context_name: Annotated[
+        str | None, typer.Option("--context", "-c", metavar="NAME", help="Context of the context file.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The server.")] = None,
+    access_token: Annotated[
+        str | None,
+        typer.Option(
+            "--access-token",
+            metavar="TOKEN",
+            help="Token to send. Others on this machine can see it; NHX_ACCESS_TOKEN is not seen.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        ListFormat | None,
+        typer.Option("--output-format", "--output", "-f", help="Format of every answer that can have it."),
+    ] = None,
+    no_truncate: Annotated[bool, typer.Option("--no-truncate", help="Show whole values in cells.")] = False,
+    timestamp_format: Annotated[
+        str | None,
+        typer.Option(
+            "--timestamp-format", metavar="|".join(TIMESTAMP_FORMATS), help="Moments in table, markdown, csv."
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show where an unexpected error comes from.")
+    ] = False,
+    no_telemetry: Annotated[bool, typer.Option("--no-telemetry", help="Accepted; nothing is ever reported.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Jobs of NVIDIA NeMo Helix on Apache Airflow."""
+    del no_telemetry, version
+    if timestamp_format is not None and timestamp_format not in TIMESTAMP_FORMATS:
+        raise UsageError(
+            f"Invalid value for '--timestamp-format': {timestamp_format!r} is not one of "
+            + ", ".join(repr(allowed) for allowed in TIMESTAMP_FORMATS)
+        )
+    context.obj.options = GlobalOptions(
+        context=context_name,
+        base_url=base_url,
+        access_token=access_token,
+        output_format=output_format.value if output_format else None,
+        timestamp_format=timestamp_format,
+        no_truncate=no_truncate,
+        verbose=verbose,
+    )
+
+
+def run(arguments: Sequence[str], session: Session | None = None) -> int:
+    """Run one command line; its exit code.
+
+    :param session: what to run with, where clock and waiting are not those of this process
+    :raises KeyboardInterrupt: outside of what the commands handle
+    """
+    try:
+        return _run(arguments, session or Session())
+    except ReaderGone:
+        forget_output()
+        return _READER_GONE
+
+
+def _run(arguments: Sequence[str], session: Session) -> int:
+    command = typer.main.get_command(app)
+    try:
+        result: Any = command.main(args=list(arguments), prog_name="nemo", standalone_mode=False, obj=session)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except _ParserError as error:
+        return _report_usage(error)
+    except ReaderGone:
+        raise
+    except Exception as error:
+        return report(error, session)
+    return result if isinstance(result, int) else 0
+
+
+def _report_usage(error: Exception) -> int:
+    """What the parser did not understand: the sentence first, then where to read on."""
+    terminal = Terminal()
+    message = getattr(error, "format_message", error.__str__)()
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # The message is the help itself.
+        if message:
+            terminal.note(message)
+        return 2
+    # pydantic, which newer versions of typer check values with, puts its own words first.
+    terminal.note(f"Error: {message.replace('Value error, ', '', 1)}", colour="red")
+    if context is not None:
+        terminal.note(context.get_usage())
+        terminal.note(f"Try '{context.command_path} --help'.")
+    return 2

@@ -1,0 +1,106 @@
+"""The job that `create` sends: put together from options and input, and checked before it travels."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from nemo_airflow_provider.cli.failures import InvalidBody, MissingOptions, UsageError
+from nemo_airflow_provider.client.transport import JsonObject
+
+#: Options whose text is JSON (or YAML).
+OBJECTS = ("platform_spec", "spec", "custom_fields", "ownership")
+
+_REQUIRED = {
+    "platform_spec": "--platform-spec JSON  the job's steps",
+    "source": "--source TEXT         where the job comes from",
+    "spec": "--spec JSON           your own description of the job, echoed; {} will do",
+}
+
+
+def merged(options: Mapping[str, Any], *, input_file: str | None, input_data: str | None) -> JsonObject:
+    """The body: options over `--input-data` over `--input-file`.
+
+    :raises UsageError: input that is no mapping, or an option that is no JSON
+    """
+    body: JsonObject = {}
+    if input_file is not None:
+        body.update(_mapping(_read(input_file), f"--input-file {input_file}"))
+    if input_data is not None:
+        body.update(_mapping(input_data, "--input-data"))
+    for name, value in options.items():
+        if value is not None:
+            flag = "--" + name.replace("_", "-")
+            body[name] = _mapping(value, flag) if name in OBJECTS else value
+    return body
+
+
+def check(body: JsonObject) -> None:
+    """Refuse what the server would refuse for its shape.
+
+    :raises MissingOptions: without `platform_spec`, `source` or `spec`
+    :raises InvalidBody: not a job
+    """
+    missing = [line for name, line in _REQUIRED.items() if body.get(name) is None]
+    if missing:
+        raise MissingOptions(missing)
+    from pydantic import ValidationError
+
+    from nemo_airflow_provider.model.spec import JobRequest
+
+    try:
+        JobRequest.model_validate(body)
+    except ValidationError as error:
+        problems = [(_path(item["loc"]), item["msg"]) for item in error.errors()]
+        raise InvalidBody(problems) from error
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location) or "job"
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"Cannot read --input-file {name}: {reason}") from error
+
+
+def _mapping(text: str, where: str) -> JsonObject:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = _yaml(text, where)
+    if not isinstance(value, dict):
+        raise UsageError(f"{where} must be a JSON or YAML object, not {_kind(value)}.")
+    try:
+        # YAML knows dates, number keys, NaN and loops; the wire does not.
+        return dict(json.loads(json.dumps(value, default=_isoformat, allow_nan=False)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{where} holds something that JSON cannot express: {error}") from error
+
+
+def _isoformat(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def _yaml(text: str, where: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return {list: "a list", str: "text", bool: "a truth value"}.get(type(value), "a number")

@@ -1,0 +1,61 @@
+"""Tokens of Airflow's auth manager. A password travels under the same rule as a token: never in the clear."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from nemo_airflow_provider.client.errors import ApiError, BadAnswer
+from nemo_airflow_provider.client.transport import Transport, check_address
+
+LOGIN_PATH = "/auth/token/cli"
+
+# What auth managers say that do not hand out tokens for nothing: 400 and 401 of Keycloak's and FAB's, 403 of the
+# simple one with users, 404 and 405 where there is no such route, 422 where it wants a body.
+_NOT_WITHOUT_PASSWORD = frozenset({400, 401, 403, 404, 405, 422})
+
+
+def token_without_password(base_url: str, *, certificate_authority: str | None = None) -> str | None:
+    """A token where everybody is an administrator; None where a password is needed.
+
+    :raises ClientError: no such server
+    """
+    with Transport(base_url, certificate_authority=certificate_authority) as transport:
+        try:
+            return _token_of(transport.request("GET", "/auth/token"), transport)
+        except ApiError as error:
+            if error.status in _NOT_WITHOUT_PASSWORD:
+                return None
+            raise
+        except BadAnswer:
+            # A login page for people.
+            return None
+
+
+def token_for(base_url: str, username: str, password: str, *, certificate_authority: str | None = None) -> str:
+    """A token with the life that the server gives to command lines.
+
+    :raises ClientError: refused, or no such server
+    """
+    check_address(base_url, has_secret=True)
+    with Transport(base_url, certificate_authority=certificate_authority) as transport:
+        answer = transport.request("POST", LOGIN_PATH, body={"username": username, "password": password})
+        return _token_of(answer, transport)
+
+
+def expiry(token: str) -> float | None:
+    """Seconds since 1970 at which a JWT ends; None for a token that does not say."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return float(claims["exp"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _token_of(answer: Any, transport: Transport) -> str:
+    token = answer.get("access_token") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token:
+        raise BadAnswer("the answer holds no access_token", url=transport.display_url)
+    return token

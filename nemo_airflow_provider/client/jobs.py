@@ -1,0 +1,221 @@
+"""The endpoints of the jobs API, one method each. Checks an answer's outline, not its every key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote
+
+from nemo_airflow_provider.client.errors import BadAnswer, ClientError
+from nemo_airflow_provider.client.transport import DEFAULT_BASE_URL, DEFAULT_WORKSPACE, JsonObject, Transport
+
+ROOT = "/apis/jobs/v2"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which lines of a job are meant.
+
+    :param attempt_id: an attempt's id, its number, or `current`
+    :param step_id: the step's name
+    :param task_id: the task's name
+    """
+
+    attempt_id: str | None = None
+    step_id: str | None = None
+    task_id: str | None = None
+
+
+EVERY_LINE = LogFilter()
+
+
+class JobsClient:
+    """Jobs of one server.
+
+    Jobs are named by name or id. Methods take `workspace` to look elsewhere than the client's own.
+
+    :param transport: an open transport to use; `base_url` and `token` are then without effect
+    :raises ClientError: every method, see `client.errors`
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_BASE_URL,
+        *,
+        token: str | None = None,
+        workspace: str = DEFAULT_WORKSPACE,
+        transport: Transport | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self._transport = transport or Transport(base_url, token=token)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._transport.close()
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    def list_execution_profiles(self) -> list[JsonObject]:
+        """`{provider, profile, backend, config}` of each profile."""
+        path = f"{ROOT}/execution-profiles"
+        answer = self._transport.request("GET", path)
+        if not isinstance(answer, list) or not all(isinstance(row, dict) for row in answer):
+            raise self._misfit("GET", path, "a list of profiles")
+        return answer
+
+    def create_job(self, body: Mapping[str, Any], *, workspace: str | None = None) -> JsonObject:
+        """The new job. Never sent twice, unless the server asks for it."""
+        return self._entity("POST", self._jobs(workspace), body=dict(body))
+
+    def list_jobs(
+        self,
+        *,
+        workspace: str | None = None,
+        filter: JsonObject | str | None = None,
+        sort: str | None = None,
+        page: int | None = None,
+        page_size: int | None = None,
+    ) -> JsonObject:
+        """One page: `{data, pagination, sort, filter?}`.
+
+        :param filter: filter object, or a filter in text form
+        """
+        query = {"page": page, "page_size": page_size, "sort": sort, "filter": _filter_text(filter)}
+        return self._page(self._jobs(workspace), query)
+
+    def get_job(self, name: str, *, workspace: str | None = None) -> JsonObject:
+        """The job."""
+        return self._entity("GET", self._job(name, workspace))
+
+    def get_job_status(self, name: str, *, workspace: str | None = None) -> JsonObject:
+        """Status of the job, its steps and their tasks."""
+        path = f"{self._job(name, workspace)}/status"
+        answer = self._entity("GET", path)
+        if not isinstance(answer.get("status"), str):
+            raise self._misfit("GET", path, "an object with a status")
+        return answer
+
+    def cancel_job(self, name: str, *, workspace: str | None = None) -> JsonObject:
+        """Ask for the job's end; the answer is the job after the request, not after the end."""
+        return self._entity("POST", f"{self._job(name, workspace)}/cancel")
+
+    def delete_job(self, name: str, *, workspace: str | None = None) -> None:
+        """Remove an ended job with its logs."""
+        self._transport.request("DELETE", self._job(name, workspace))
+
+    # --- logs -------------------------------------------------------------------------------------
+
+    def get_logs(
+        self,
+        name: str,
+        *,
+        workspace: str | None = None,
+        which: LogFilter = EVERY_LINE,
+        limit: int | None = None,
+        tail: int | None = None,
+        page_cursor: str | None = None,
+    ) -> JsonObject:
+        """One page: `{data, total, next_page, prev_page}`, oldest line first."""
+        query = {
+            "attempt_id": which.attempt_id,
+            "step_id": which.step_id,
+            "task_id": which.task_id,
+            "limit": limit,
+            "tail": tail,
+            "page_cursor": page_cursor,
+        }
+        return self._page(f"{self._job(name, workspace)}/logs", query)
+
+    def log_pages(
+        self,
+        name: str,
+        *,
+        workspace: str | None = None,
+        which: LogFilter = EVERY_LINE,
+        limit: int | None = None,
+        page_cursor: str | None = None,
+    ) -> Iterator[JsonObject]:
+        """Every page from `page_cursor` (None: the first line) on."""
+        while True:
+            page = self.get_logs(name, workspace=workspace, which=which, limit=limit, page_cursor=page_cursor)
+            yield page
+            page_cursor = page.get("next_page")
+            if page_cursor is None:
+                return
+
+    # --- steps and tasks --------------------------------------------------------------------------
+
+    def list_steps(
+        self,
+        job: str,
+        *,
+        workspace: str | None = None,
+        filter: JsonObject | str | None = None,
+        sort: str | None = None,
+        page: int | None = None,
+        page_size: int | None = None,
+    ) -> JsonObject:
+        """One page of the job's steps; `-` as the job means those of all jobs."""
+        query = {"page": page, "page_size": page_size, "sort": sort, "filter": _filter_text(filter)}
+        return self._page(f"{self._job(job, workspace)}/steps", query)
+
+    def get_step(self, job: str, step: str, *, workspace: str | None = None) -> JsonObject:
+        """The step."""
+        return self._entity("GET", f"{self._job(job, workspace)}/steps/{_segment(step)}")
+
+    def list_tasks(self, job: str, step: str, *, workspace: str | None = None) -> JsonObject:
+        """`{data: [task, …]}` of the step."""
+        return self._page(f"{self._job(job, workspace)}/steps/{_segment(step)}/tasks", {})
+
+    def get_task(self, job: str, step: str, task: str, *, workspace: str | None = None) -> JsonObject:
+        """The task."""
+        path = f"{self._job(job, workspace)}/steps/{_segment(step)}/tasks/{_segment(task)}"
+        return self._entity("GET", path)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _jobs(self, workspace: str | None) -> str:
+        return f"{ROOT}/workspaces/{_segment(workspace or self.workspace)}/jobs"
+
+    def _job(self, name: str, workspace: str | None) -> str:
+        return f"{self._jobs(workspace)}/{_segment(name)}"
+
+    def _entity(self, method: str, path: str, body: Any = None) -> JsonObject:
+        answer = self._transport.request(method, path, body=body)
+        if not isinstance(answer, dict) or not isinstance(answer.get("name"), str):
+            raise self._misfit(method, path, "an object with a name")
+        return answer
+
+    def _page(self, path: str, query: Mapping[str, Any]) -> JsonObject:
+        answer = self._transport.request("GET", path, query=query)
+        rows = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise self._misfit("GET", path, "an object with a list `data`")
+        return dict(answer)
+
+    def _misfit(self, method: str, path: str, wanted: str) -> BadAnswer:
+        return BadAnswer(f"the answer is not {wanted}", method=method, url=self._transport.display_url + path)
+
+
+def _filter_text(filter: JsonObject | str | None) -> str | None:
+    return json.dumps(filter) if isinstance(filter, dict) else filter
+
+
+def _segment(name: str) -> str:
+    """`name` as one part of a path.
+
+    :raises ClientError: a name that would make it another path
+    """
+    if name in ("", ".", ".."):
+        error = ClientError(f"{name!r} is not a name")
+        error.exit_code = 2
+        raise error
+    return quote(name, safe="@+")

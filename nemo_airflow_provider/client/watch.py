@@ -1,0 +1,233 @@
+"""Following a job to its end: status changes and log lines as a stream of events. Prints nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+
+from nemo_airflow_provider.client.errors import ApiError, ClientError, ConnectionFailed
+from nemo_airflow_provider.client.jobs import JobsClient
+from nemo_airflow_provider.client.loglines import LineSource
+from nemo_airflow_provider.client.transport import JsonObject
+from nemo_airflow_provider.errors import NemoJobsError
+
+#: Nothing more happens after these.
+FINAL_STATUSES = frozenset({"completed", "error", "cancelled"})
+#: Where a watch ends: a paused job may go on some day, but not by itself.
+END_STATUSES = FINAL_STATUSES | {"paused"}
+
+_TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
+_FASTEST_POLL_SECONDS = 0.3
+_SLOWEST_POLL_SECONDS = 3.0
+_POLL_GROWTH = 1.5
+_SHORTEST_BACK_OFF_SECONDS = 1.0
+_LONGEST_BACK_OFF_SECONDS = 30.0
+_FINAL_DRAIN_FAILURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """The job has another status than before; `status` is the whole answer."""
+
+    status: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """New lines, oldest first, as the server gives them."""
+
+    rows: list[JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchWarning:
+    """A failed look that will be repeated."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing to do for `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The last event."""
+
+    status: JsonObject
+
+
+Event = StatusChanged | LogLines | WatchWarning | Waiting | JobEnded
+
+
+class WatchTimeout(NemoJobsError):
+    """The time given to a watch is over; the job goes on."""
+
+    code = "watch_timeout"
+
+
+class Watch:
+    """Looks at one job until it ends.
+
+    :param lines: where log lines come from; None for status only
+    :param history: whether lines that are there at the first look count
+    :param end_statuses: where to stop
+    :param poll_interval_seconds: time between two looks; None: from 0.3 s while things happen to 3 s when not
+    :param timeout_seconds: give up after that long
+    """
+
+    def __init__(
+        self,
+        client: JobsClient,
+        name: str,
+        *,
+        workspace: str | None = None,
+        lines: LineSource | None = None,
+        history: bool = True,
+        end_statuses: frozenset[str] = END_STATUSES,
+        poll_interval_seconds: float | None = None,
+        timeout_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._workspace = workspace
+        self._lines = lines
+        self._discard = not history
+        self._end_statuses = end_statuses
+        self._poll = _Poll(poll_interval_seconds)
+        self._clock = clock
+        self._sleep = sleep
+        self._deadline = None if timeout_seconds is None else clock() + timeout_seconds
+        self._status_trouble = _BackOff(self._poll)
+        self._log_trouble = _BackOff(self._poll)
+
+    def events(self) -> Iterator[Event]:
+        """What happens, as it happens; ends with `JobEnded`.
+
+        :raises WatchTimeout: the job had not ended in time
+        :raises ClientError: a look failed in a way that waiting does not heal
+        """
+        shown: str | None = None
+        failures = 0
+        while True:
+            self._check_deadline()
+            status = yield from self._look()
+            if status is None:
+                continue
+            if status["status"] != shown:
+                shown = status["status"]
+                self._poll.quicken()
+                yield StatusChanged(status)
+            pause = yield from self._drain()
+            if shown not in self._end_statuses:
+                failures = 0
+            elif pause is None:
+                yield JobEnded(status)
+                return
+            else:
+                failures += 1
+                if failures == _FINAL_DRAIN_FAILURES:
+                    yield WatchWarning(
+                        f"Terminal log drain retry cap reached ({failures}); stopping watch for job {self._name!r}"
+                    )
+                    yield JobEnded(status)
+                    return
+            yield from self._wait(self._poll.next_seconds() if pause is None else pause)
+
+    def _look(self) -> Generator[Event, None, JsonObject | None]:
+        """The job's status; None after waiting because it could not be had."""
+        try:
+            status = self._client.get_job_status(self._name, workspace=self._workspace)
+        except ClientError as error:
+            if not _is_transient(error):
+                raise
+            message, pause = self._status_trouble.again(f"Transient status check failed: {error}")
+            if message:
+                yield WatchWarning(message)
+            yield from self._wait(pause)
+            return None
+        self._status_trouble.over()
+        return status
+
+    def _drain(self) -> Generator[Event, None, float | None]:
+        """None when all lines were read, else the seconds to wait before the next try."""
+        if self._lines is None:
+            return None
+        try:
+            for rows in self._lines.drain():
+                self._poll.quicken()
+                if not self._discard:
+                    yield LogLines(rows)
+        except (ApiError, ConnectionFailed) as error:
+            kind = "Transient log check failed" if _is_transient(error) else "Log check failed"
+            message, pause = self._log_trouble.again(f"{kind}: {error}")
+            if message:
+                yield WatchWarning(message)
+            return pause
+        self._discard = False
+        self._log_trouble.over()
+        return None
+
+    def _wait(self, seconds: float) -> Iterator[Event]:
+        if self._deadline is not None:
+            seconds = min(seconds, max(0.0, self._deadline - self._clock()))
+        yield Waiting(seconds)
+        self._sleep(seconds)
+
+    def _check_deadline(self) -> None:
+        if self._deadline is not None and self._clock() >= self._deadline:
+            raise WatchTimeout(f"Timed out watching job {self._name!r}")
+
+
+class _Poll:
+    """Time between two looks."""
+
+    def __init__(self, fixed_seconds: float | None) -> None:
+        self._fixed = fixed_seconds
+        self._next = _FASTEST_POLL_SECONDS
+
+    @property
+    def fixed_seconds(self) -> float | None:
+        return self._fixed
+
+    def quicken(self) -> None:
+        self._next = _FASTEST_POLL_SECONDS
+
+    def next_seconds(self) -> float:
+        if self._fixed is not None:
+            return self._fixed
+        seconds = self._next
+        self._next = min(seconds * _POLL_GROWTH, _SLOWEST_POLL_SECONDS)
+        return seconds
+
+
+class _BackOff:
+    """Waits twice as long after each failure in a row, and says the same thing once."""
+
+    def __init__(self, poll: _Poll) -> None:
+        self._shortest = max(poll.fixed_seconds or 0.0, _SHORTEST_BACK_OFF_SECONDS)
+        self._longest = max(self._shortest, _LONGEST_BACK_OFF_SECONDS)
+        self.over()
+
+    def over(self) -> None:
+        self._seconds = self._shortest
+        self._said: str | None = None
+
+    def again(self, message: str) -> tuple[str | None, float]:
+        """(what to say, None if it was said before; seconds to wait)."""
+        seconds = self._seconds
+        self._seconds = min(seconds * 2, self._longest)
+        said, self._said = self._said, message
+        return (None if said == message else message), seconds
+
+
+def _is_transient(error: ClientError) -> bool:
+    if isinstance(error, ApiError):
+        return error.status in _TRANSIENT_STATUSES
+    return isinstance(error, ConnectionFailed) and bool(error.url)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from nemo_airflow_provider.client.jobs import JobsClient
+from tests.unit.cli.conftest import Nemo
+from tests.unit.cli.fake_server import Answer, FakeServer, detail
+from tests.unit.cli.shapes import JOBS, job
+
+JOB = f"{JOBS}/pz-1"
+
+
+@pytest.mark.parametrize(
+    ("status", "first_line", "has_address"),
+    [
+        (400, "Bad request: (400) why", False),
+        (401, "Authentication error: (401) why", False),
+        (403, "Permission denied: (403) why", False),
+        (404, "Not found: (404) why", True),
+        (405, "API error: (405) why", True),
+        (409, "Conflict: (409) why", False),
+        (422, "Invalid input: (422) why", False),
+        (429, "Rate limit exceeded: (429) why", False),
+        (500, "Server error: (500) why", True),
+        (503, "Server error: (503) why", True),
+    ],
+)
+def test_answers_of_the_server(server: FakeServer, nemo: Nemo, status: int, first_line: str, has_address: bool) -> None:
+    server.on("GET", JOB, detail(status, "why", x_should_retry="false"))
+    result = nemo("jobs", "get", "pz-1")
+    lines = result.err.splitlines()
+    assert lines[0] == first_line
+    address = [f"Request: GET {server.url}{JOB}", f"Target: jobs API route {JOB}"]
+    assert (lines[1:3] == address) is has_address
+    assert (result.code, result.out) == (3, "")
+
+
+def test_404_says_where_to_look(server: FakeServer, nemo: Nemo) -> None:
+    assert nemo("jobs", "get", "pz-1").err.splitlines()[-1] == (
+        "Hint: Check the resource name/ID with nemo jobs list. A 404 can mean the resource does not exist, the "
+        "workspace/base URL is wrong, or the endpoint is not deployed on this cluster. Verify "
+        "base-url/workspace with nemo config view."
+    )
+
+
+def test_401_names_the_login(server: FakeServer, nemo: Nemo) -> None:
+    server.on("GET", JOB, detail(401, "Invalid JWT"))
+    assert nemo("jobs", "get", "pz-1").err.splitlines()[-1].startswith("Hint: Run nemo login, ")
+
+
+def test_validation_errors_are_one_line(server: FakeServer, nemo: Nemo) -> None:
+    problems = [
+        {"loc": ["query", "page"], "msg": "too small", "type": "x"},
+        {"loc": ["body"], "msg": "no", "type": "x"},
+    ]
+    server.on("GET", JOB, detail(422, problems))
+    assert nemo("jobs", "get", "pz-1").err.splitlines()[0] == "Invalid input: (422) page: too small; no"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(b"<html>Sign in</html>", content_type="text/html"),
+        Answer(b""),
+        Answer([]),
+        Answer({"detail": "odd"}),
+        Answer(b'{"name": '),
+    ],
+)
+def test_an_answer_of_something_else(server: FakeServer, nemo: Nemo, answer: Answer) -> None:
+    server.on("GET", JOB, answer).on("GET", JOBS, answer)
+    for arguments in (("get", "pz-1"), ("list",)):
+        result = nemo("jobs", *arguments)
+        assert result.err.startswith("API response error: ")
+        assert f"{server.url} (from --base-url)" in result.err
+        assert (result.code, result.out) == (3, "")
+
+
+def test_nobody_there(nemo: Nemo) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    result = nemo("jobs", "get", "pz-1", base_url=url)
+    lines = result.err.splitlines()
+    assert lines[0] == "Connection error: [Errno 111] Connection refused"
+    assert lines[-1].startswith(f"Hint: The base URL in use is {url} (from --base-url). ")
+    assert "NHX_BASE_URL" in lines[-1]
+    assert result.code == 3
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "ftp://x", "http://", "http://[::1", "http://h:port"])
+def test_no_url_at_all(nemo: Nemo, url: str) -> None:
+    result = nemo("jobs", "list", base_url=url)
+    assert result.err.startswith(f"Connection error: the base URL '{url}' is not ")
+    assert result.code == 3
+
+
+def test_a_token_stays_off_cleartext(nemo: Nemo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NHX_ACCESS_TOKEN", "s3cret")
+    result = nemo("jobs", "list", base_url="http://airflow.example:8080")
+    assert result.err.splitlines()[0] == (
+        "Unexpected error: JobsClient cannot send Authorization to cleartext remote endpoint "
+        "'http://airflow.example:8080'; use https:// or loopback HTTP for local development"
+    )
+    assert "s3cret" not in result.err
+    assert result.code == 1
+
+
+def test_what_nobody_foresaw(nemo: Nemo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(self: JobsClient, name: str) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(JobsClient, "get_job", explode)
+    result = nemo("jobs", "get", "x")
+    assert result.err == "Unexpected error: boom\nHint: Run with --verbose for more details.\n"
+    assert result.code == 1
+    assert "Traceback (most recent call last):" in nemo("--verbose", "jobs", "get", "x").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first_line"),
+    [
+        (("jobs", "lst"), "Error: No such command 'lst'."),
+        (("jobs", "get"), "Error: Missing argument 'NAME'."),
+        (("jobs", "list", "--sort", "size"), "Error: Invalid value for '--sort': 'size' is not one of "),
+        (("--timestamp-format", "x", "jobs", "list"), "Error: Invalid value for '--timestamp-format'"),
+        (("jobs", "steps", "get", "s"), "Error: Missing option '--job'."),
+    ],
+)
+def test_usage(nemo: Nemo, arguments: tuple[str, ...], first_line: str) -> None:
+    result = nemo(*arguments)
+    assert result.err.startswith(first_line)
+    assert (result.code, result.out) == (2, "")
+
+
+def test_version_and_help(nemo: Nemo) -> None:
+    version = nemo("--version", base_url=None)
+    assert version.out.startswith("nemo 0.")
+    assert version.code == 0
+    assert nemo("--help", base_url=None).code == 0
+    assert nemo("jobs", "create", "--help").code == 0
+
+
+def test_a_terminal_is_not_steered(server: FakeServer, nemo: Nemo, on_terminal: Nemo) -> None:
+    evil = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md\u202ee\rf"
+    server.on("GET", JOB, detail(404, evil))
+    assert on_terminal("jobs", "get", "pz-1").err.startswith("\x1b[31mNot found: (404) abcd\ufffde\ufffdf\x1b[0m\n")
+    assert evil in nemo("jobs", "get", "pz-1").err
+    server.on("GET", JOB, Answer(job(description=evil)))
+    for form in ("json", "yaml", "raw"):
+        shown = on_terminal("jobs", "get", "pz-1", "-f", form).out
+        assert not {"\x1b", "\x9b", "\x07", "\u202e", "\r"} & set(shown)

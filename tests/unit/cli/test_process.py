@@ -1,0 +1,114 @@
+"""The command line as a process of its own: what it imports, how it is interrupted, what a terminal sees."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.cli.fake_server import Answer, FakeServer
+from tests.unit.cli.shapes import JOBS, job, line, logs, page, status
+
+NEMO = [sys.executable, "-m", "nemo_airflow_provider.cli.main"]
+
+
+def start(server: FakeServer, *arguments: str, **options: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*NEMO, "--base-url", server.url, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_nothing_heavy_is_imported(server: FakeServer) -> None:
+    server.on("GET", JOBS, Answer(page(job())))
+    program = (
+        "import sys\n"
+        "from nemo_airflow_provider.cli.app import run\n"
+        f"assert run(['--base-url', {server.url!r}, 'jobs', 'list', '-f', 'table']) == 0\n"
+        "heavy = {'airflow', 'fastapi', 'sqlalchemy', 'starlette', 'yaml', 'jinja2'}\n"
+        "ours = {'nemo_airflow_provider.model.spec', 'nemo_airflow_provider.settings'}\n"
+        "print(sorted((heavy | ours) & set(sys.modules)), file=sys.stderr)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stderr.splitlines()[-1] == "[]"
+
+
+def test_help_needs_no_http() -> None:
+    program = (
+        "import sys\n"
+        "from nemo_airflow_provider.cli.app import run\n"
+        "run(['jobs', 'list', '--help'])\n"
+        "print(sorted({'httpx', 'ssl', 'airflow'} & set(sys.modules)))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", [("watch", "pz-1"), ("tail", "pz-1", "-F")])
+def test_ctrl_c_shows_no_traceback(server: FakeServer, command: tuple[str, ...]) -> None:
+    server.on("GET", f"{JOBS}/pz-1/status", Answer(status(status="active")))
+    server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("hi"))))
+    process = start(server, "jobs", *command)
+    wait_for(lambda: len(server.seen) >= 2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_leaves(server: FakeServer) -> None:
+    server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(*(line("x" * 1000) for _ in range(1000)))))
+    process = start(server, "jobs", "tail", "pz-1")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=20) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_a_plain_locale_loses_no_line(server: FakeServer) -> None:
+    server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("naïve \ud800"))))
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    process = start(server, "jobs", "tail", "pz-1", env=environment)
+    out, err = process.communicate(timeout=20)
+    assert out.endswith("| na\\xefve \\ud800\n")
+    assert (err, process.returncode) == ("", 0)
+
+
+def test_log_lines_on_a_real_terminal(server: FakeServer) -> None:
+    server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("\x1b[31mred\x1b[0m\x07"), line("one\n[00:00:00] two"))))
+    controller, terminal = os.openpty()
+    process = subprocess.Popen(
+        [*NEMO, "--base-url", server.url, "jobs", "tail", "pz-1"], stdout=terminal, stderr=subprocess.PIPE
+    )
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(controller, 4096)
+        except OSError:  # Linux says EIO when the other side has closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(controller)
+    process.communicate(timeout=20)
+    lines = shown.decode().replace("\r\n", "\n").splitlines()
+    assert [text.split(" | ")[1] for text in lines] == ["red\ufffd", "one [00:00:00] two"]
