@@ -1,0 +1,1 @@
+"""Measurements of this product, and of upstream's own server on the same machine; `make bench`."""

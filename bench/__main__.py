@@ -1,0 +1,113 @@
+"""`python -m bench [NAME …] [--runs N] [--list]`: one JSON document on stdout, progress on stderr.
+
+A new kind of measurement is a module with `@measurement` functions, imported here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from bench import command_line, jobs, logs, systems
+from bench.registry import MEASUREMENTS, Measurement, System, chosen
+from bench.summary import side_by_side, summary
+from nemo_airflow_provider.standalone import processes
+
+#: Importing a module registers its measurements.
+MODULES = (jobs, command_line, logs)
+
+Start = Callable[[Path], AbstractContextManager[System]]
+
+
+def main() -> int:
+    options = _options()
+    if options.list:
+        print("\n".join(MEASUREMENTS))
+        return 0
+    try:
+        measurements = chosen(options.names)
+    except ValueError as error:
+        _say(str(error))
+        return 2
+    processes.adopt_orphans()
+    try:
+        print(json.dumps(_report(measurements, options.runs), indent=2))
+    finally:
+        processes.end(processes.descendants)
+    return 0
+
+
+def _report(measurements: list[Measurement], runs: int | None) -> dict[str, Any]:
+    """Everything is measured on one system after the other, so that neither takes the other's processor time."""
+    database = systems.postgres_url()
+    ours = _measure("ours", lambda folder: systems.ours(folder, database), measurements, runs)
+    notes = []
+    upstream: dict[str, dict[str, Any]] = {}
+    if nemo := os.environ.get("NEMO_BENCH_UPSTREAM"):
+        both = [entry for entry in measurements if entry.upstream]
+        try:
+            upstream = _measure("upstream", lambda folder: systems.upstream(folder, nemo), both, runs)
+        except RuntimeError as error:
+            notes.append(f"Upstream was not measured: {error}")
+    else:
+        notes.append("Upstream was not measured: set NEMO_BENCH_UPSTREAM to the nemo of nemo-helix[services].")
+    return {
+        "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]},
+        "database": {"ours": systems.database_name(database), "upstream": "sqlite" if upstream else None},
+        "versions": _versions(),
+        "notes": notes,
+        "measurements": {
+            entry.name: side_by_side(ours.get(entry.name), upstream.get(entry.name)) for entry in measurements
+        },
+    }
+
+
+def _measure(title: str, start: Start, measurements: list[Measurement], runs: int | None) -> dict[str, dict[str, Any]]:
+    results: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory(prefix="nemo-bench-") as folder:
+        _say(f"{title}: starting")
+        with start(Path(folder)) as system:
+            for entry in measurements:
+                _say(f"{title}: {entry.name}")
+                try:
+                    results[entry.name] = summary([entry.sample(system) for _ in range(1 + (runs or entry.runs))])
+                except Exception as error:  # one broken measurement must not cost the others
+                    results[entry.name] = {"error": _explain(error)}
+    return results
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{error}: {error.stderr.decode(errors='replace').strip()[-500:]}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _versions() -> dict[str, str]:
+    names = ("nemo-airflow-provider", "apache-airflow")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="measurements; default: all")
+    parser.add_argument("--runs", type=int, help="samples of each, after the first")
+    parser.add_argument("--list", action="store_true", help="names of the measurements")
+    return parser.parse_args()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The servers that are measured, started for the length of a block in a directory that is removed afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import sqlalchemy
+import yaml
+
+from nemo_airflow_provider.standalone import environment, processes
+from nemo_airflow_provider.standalone.processes import Component
+from tests.stack.airflow import AirflowStack
+from tests.stack.database import fresh_database
+
+UPSTREAM_READY_SECONDS = 180
+
+
+class RunningSystem:
+    """See `bench.registry.System`."""
+
+    def __init__(self, url: str, nemo: str, server: Component) -> None:
+        self.url = url
+        self.nemo = nemo
+        self._server = server
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60)
+
+    def api_megabytes(self) -> float:
+        return sum(_resident_bytes(process) for process in self._server.members()) / 1e6
+
+
+def _resident_bytes(process: int) -> int:
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it has ended meanwhile
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def postgres_url() -> str | None:
+    """`NEMO_TEST_POSTGRES`, else the server that libpq finds by itself, if it answers."""
+    for url in (os.environ.get("NEMO_TEST_POSTGRES"), "postgresql+psycopg2:///postgres"):
+        if not url:
+            continue
+        engine = sqlalchemy.create_engine(url)
+        try:
+            engine.connect().close()
+        except sqlalchemy.exc.SQLAlchemyError:
+            continue
+        finally:
+            engine.dispose()
+        return url
+    return None
+
+
+def database_name(url: str | None) -> str:
+    """What the report calls the database."""
+    if url is None:
+        return "sqlite"
+    engine = sqlalchemy.create_engine(url)
+    try:
+        with engine.connect() as connection:
+            return f"postgresql {connection.execute(sqlalchemy.text('SHOW server_version')).scalar_one()}"
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
+    """Airflow with the recommended settings, two API workers.
+
+    :param database: URL of a Postgres in which a database is made; None: SQLite
+    """
+    with ExitStack() as resources:
+        url = resources.enter_context(fresh_database(database)) if database else None
+        stack = resources.enter_context(AirflowStack(folder / "home", database=url, api_workers=2))
+        yield RunningSystem(
+            stack.url, str(Path(sys.executable).with_name("nemo")), stack.server.components["api-server"]
+        )
+
+
+@contextmanager
+def upstream(folder: Path, nemo: str) -> Iterator[RunningSystem]:
+    """Upstream's own server without containers, on its SQLite file: it comes with no other database here.
+
+    :param nemo: its executable, of an environment with `nemo-helix[services]`
+    """
+    port = environment.free_port()
+    config = folder / "config.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "platform": {"runtime": "none"},
+                "jobs": {"executor_defaults": {"subprocess": {"working_directory": str(folder / "work")}}},
+                "files": {
+                    "default_storage_config": {"type": "local", "path": str(folder / "files")},
+                },
+            }
+        )
+    )
+    arguments = ["--services", "auth,entities,files,jobs,secrets", "--controllers", "jobs"]
+    server = Component(
+        "upstream",
+        [nemo, "services", "run", "--port", str(port), "--config", str(config), *arguments],
+        os.environ
+        | {
+            "HOME": str(folder),
+            "NEMO_TELEMETRY_ENABLED": "false",
+            "NHX_CONFIG_FILE_PATH": str(config),
+            "NHX_DATA_DIR": str(folder / "data"),
+        },
+        folder / "upstream.log",
+    )
+    server.start()
+    try:
+        _wait_for_upstream(server, f"http://127.0.0.1:{port}")
+        yield RunningSystem(f"http://127.0.0.1:{port}", nemo, server)
+    finally:
+        server.send_to_all(signal.SIGTERM)
+        server.wait(10)
+        processes.end(server.members)
+
+
+def _wait_for_upstream(server: Component, url: str) -> None:
+    deadline = time.monotonic() + UPSTREAM_READY_SECONDS
+    while time.monotonic() < deadline:
+        if not server.is_running():
+            break
+        try:
+            status = httpx.get(f"{url}/status", timeout=10).json()
+        except (httpx.HTTPError, ValueError):
+            status = {}
+        # Jobs are accepted before the controller that runs them has started.
+        if status.get("controllers", {}).get("healthy"):
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"Upstream's server did not get ready; {server.log} ends with:\n{server.tail()}")

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import yaml
+
+from nemo_airflow_provider.standalone import environment
+
+HOME = Path("/srv/home")
+
+
+def test_the_callers_environment_wins_over_every_default_but_home_and_port() -> None:
+    said = dict.fromkeys(environment.DEFAULTS, "said")
+    said |= {
+        "AIRFLOW__API__BASE_URL": "https://jobs.example/airflow",
+        "AIRFLOW__API__WORKERS": "7",
+        "NHX_CONFIG_FILE_PATH": "/etc/profiles.yaml",
+        "UNRELATED": "kept",
+    }
+    asked = said | {"AIRFLOW_HOME": "/elsewhere", "AIRFLOW__API__PORT": "1"}
+    answer = environment.server_environment(asked, HOME, port=8123, api_workers=2)
+    assert answer == said | {"AIRFLOW_HOME": "/srv/home", "AIRFLOW__API__PORT": "8123"}
+
+
+def test_defaults_are_local_and_name_both_dag_bundles() -> None:
+    answer = environment.server_environment({}, HOME, port=8123, api_workers=2)
+    assert answer["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert answer["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:8123"
+    assert answer["AIRFLOW__API__WORKERS"] == "2"
+    assert answer["NHX_CONFIG_FILE_PATH"] == "/srv/home/nemo.yaml"
+    bundles = json.loads(answer["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"])
+    assert [bundle["name"] for bundle in bundles] == ["dags-folder", "nemo-jobs"]
+
+
+def test_a_server_on_every_address_is_reached_on_loopback_below_its_base_path() -> None:
+    said = {"AIRFLOW__API__HOST": "0.0.0.0", "AIRFLOW__API__BASE_URL": "https://jobs.example/airflow/"}
+    answer = environment.server_environment(said, HOME, port=8123, api_workers=1)
+    assert environment.local_url(answer) == "http://127.0.0.1:8123/airflow"
+
+
+def test_a_new_home_is_invisible_to_git_and_has_a_profile_that_needs_no_engine(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "home"
+    environment.prepare_home(home)
+    assert (home / ".gitignore").read_text() == "*\n"
+    assert (home / "dags").is_dir()
+    content = yaml.safe_load(environment.profiles_file(home).read_text())
+    assert content["platform"] == {"runtime": "none"}
+    folder = content["jobs"]["executor_defaults"]["subprocess"]["working_directory"]
+    assert folder == str(home / "workloads")
+
+
+def test_an_existing_home_keeps_what_it_has(tmp_path: Path) -> None:
+    environment.profiles_file(tmp_path).write_text("mine")
+    environment.prepare_home(tmp_path)
+    environment.prepare_home(tmp_path)
+    assert environment.profiles_file(tmp_path).read_text() == "mine"
+    assert not (tmp_path / ".gitignore").exists()
+
+
+def test_a_port_is_free_until_somebody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not environment.is_free(port)
+    assert environment.is_free(port)
+    assert environment.is_free(environment.free_port())
