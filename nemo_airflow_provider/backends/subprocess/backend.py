@@ -25,6 +25,7 @@ from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.layout import (
     CONFIG_FILE,
     Place,
+    below,
     component,
     opened,
     place_of,
@@ -77,9 +78,8 @@ class SubprocessBackend(Backend):
         deadline = time.monotonic() + _START_SECONDS
         with _translated(place):
             while time.monotonic() < deadline:
-                job.claim(place, key.run_key)
-                with open_work(place, create=True) as work:
-                    if work.lock(deadline - time.monotonic()) and job.is_owned(place, key.run_key):
+                with _claimed(place, key.run_key, deadline - time.monotonic()) as work:
+                    if work is not None:
                         if work.started() is None and work.ended() is None:
                             self._start(work, workload, executor.command)
                         return details(work)
@@ -133,7 +133,7 @@ class SubprocessBackend(Backend):
         place = self._place(key)
         with _translated(place), _present(place) as work:
             # The first look keeps the lock, which others read as "being started", off a running workload.
-            if work is None or work.supervised() or not work.lock(0) or work.supervised():
+            if work is None or work.running() or not work.lock(0) or work.running():
                 return
             if work.ended() is None:
                 work.kill_leftovers()
@@ -191,6 +191,19 @@ def _present(place: Place) -> Iterator[WorkDirectory | None]:
         yield work
 
 
+@contextmanager
+def _claimed(place: Place, run_key: str, seconds: float) -> Iterator[WorkDirectory | None]:
+    """The work directory, made and locked; None when others kept it for so long, or removed it meanwhile."""
+    job.claim(place, run_key)
+    work: WorkDirectory | None = None
+    with ExitStack() as stack:
+        with suppress(FileNotFoundError):  # the last other start of the step is being removed
+            opened_work = stack.enter_context(open_work(place, create=True))
+            if opened_work.lock(seconds) and job.is_owned(place, run_key):
+                work = opened_work
+        yield work
+
+
 def _paths(place: Place) -> dict[str, str]:
     return {
         environment.CONFIG_FILE: str(place.config / CONFIG_FILE),
@@ -203,14 +216,10 @@ def _paths(place: Place) -> dict[str, str]:
 def _fill(work: WorkDirectory, workload: Workload) -> None:
     """Everything the command finds at its start."""
     work.write_key(workload.key)
-    for name in (work.place.config.name, work.place.scratch.name):
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=work.descriptor)
-    config = os.open(work.place.config.name, removal.DIRECTORY, dir_fd=work.descriptor)
-    try:
+    with suppress(FileExistsError):
+        os.mkdir(work.place.scratch.name, 0o700, dir_fd=work.descriptor)
+    with below(work.descriptor, work.place.config.name, create=True) as config:
         write_file(config, CONFIG_FILE, json.dumps(workload.step.config).encode())
-    finally:
-        os.close(config)
 
 
 def _remove(place: Place) -> None:

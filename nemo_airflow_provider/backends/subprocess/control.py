@@ -1,4 +1,4 @@
-"""The supervisor's side of the work directory: lock, stop requests, notes. Standard library only."""
+"""The supervisor's side of the control directory: lock, stop requests, notes. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,27 +9,34 @@ import os
 import time
 from contextlib import suppress
 
+from nemo_airflow_provider.backends.subprocess.removal import DIRECTORY
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+#: Where our own files are in a work directory: the command's current directory is its own, and so are the names
+#: there. Hidden, so that neither `mkdir output` nor `rm -rf *` meets them.
+CONTROL = ".nemo"
 
 _LOCK_SECONDS = 5.0
 
 
 class Control:
-    """Holds the lock on `alive` and the FIFO `stop` of an open work directory.
+    """Holds the lock on `alive` and the FIFO `stop` in the control directory of an open work directory.
 
     :raises OSError: another supervisor is, or was, here; or the files cannot be made
     """
 
-    def __init__(self, directory: int) -> None:
-        self._directory = directory
+    def __init__(self, work: int) -> None:
+        self._work = work
+        self._directory = os.open(CONTROL, DIRECTORY, dir_fd=work)
         self._alive = self._lock_alive()
         self._refuse_second_run()
         self.stop_requests = self._make_fifo("stop")
 
     def open(self, name: str, flags: int) -> int:
-        """Open a file of the directory, of mode 0600 when it is made."""
+        """Open a file of ours, of mode 0600 when it is made."""
         return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._directory)
 
     def note(self, name: str, content: dict[str, Any]) -> None:
@@ -49,12 +56,9 @@ class Control:
         os.unlink(name, dir_fd=self._directory)
 
     def forgotten(self) -> bool:
-        """Whether nobody can find this workload any more, because its directory or files were removed."""
-        try:
-            there = os.stat("alive", dir_fd=self._directory, follow_symlinks=False)
-        except FileNotFoundError:
-            return True
-        return there.st_ino != os.fstat(self._alive).st_ino
+        """Whether nobody can find this workload any more: a directory or file of ours was removed or replaced."""
+        ours = _is_there(self._work, CONTROL, self._directory) and _is_there(self._directory, "alive", self._alive)
+        return not ours
 
     def graces(self) -> list[float]:
         """The grace seconds of the stop requests that wait."""
@@ -92,3 +96,12 @@ class Control:
         os.mkfifo(name, 0o600, dir_fd=self._directory)
         # Open for writing too, so that it never reads as "all writers have gone".
         return self.open(name, os.O_RDWR | os.O_NONBLOCK)
+
+
+def _is_there(directory: int, name: str, file: int) -> bool:
+    """Whether this open file still has this name."""
+    try:
+        there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(file))

@@ -114,7 +114,7 @@ def _idle(held: ExitStack, place: Place) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     # The first look keeps the lock, which others read as "being started", off a running workload.
-    if work.supervised() or not work.lock(0) or work.supervised():
+    if work.running() or not work.lock(0) or work.running():
         return False
     if work.ended() is None:
         work.kill_leftovers()

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,15 +104,29 @@ def opened(root: Path, *parts: str, create: bool = False) -> Iterator[int]:
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=directory)
-            below = os.open(part, DIRECTORY, dir_fd=directory)
+            inner = _enter(directory, part, create)
             os.close(directory)
-            directory = below
+            directory = inner
         yield directory
     finally:
         os.close(directory)
+
+
+@contextmanager
+def below(directory: int, name: str, create: bool = False) -> Iterator[int]:
+    """A directory inside an open one, open; see `opened`."""
+    inner = _enter(directory, name, create)
+    try:
+        yield inner
+    finally:
+        os.close(inner)
+
+
+def _enter(directory: int, name: str, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=directory)
+    return os.open(name, DIRECTORY, dir_fd=directory)
 
 
 def claim_lock(directory: int, seconds: float) -> bool:
@@ -141,19 +155,26 @@ def is_locked(file: int) -> bool:
     return False
 
 
-def open_file(directory: int, name: str) -> int | None:
-    """Open a file of ours for reading; None when it is not there, or the workload put a link in its place."""
+def open_file(directory: int, *path: str) -> int | None:
+    """Open a file of ours for reading; None when it is not there, or the workload put something in its place.
+
+    :param path: the file's name, after that of the directory it is in, if any; no part may be a link
+    """
+    *above, name = path
     try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        with ExitStack() as stack:
+            for part in above:
+                directory = stack.enter_context(below(directory, part))
+            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP):
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise
 
 
-def read_record(directory: int, name: str) -> dict[str, Any] | None:
-    """A JSON object of ours; None when the file is not there, or is no JSON object any more."""
-    file = open_file(directory, name)
+def read_record(directory: int, *path: str) -> dict[str, Any] | None:
+    """A JSON object of ours; None when the file is not there, or is no JSON object any more. See `open_file`."""
+    file = open_file(directory, *path)
     if file is None:
         return None
     try:

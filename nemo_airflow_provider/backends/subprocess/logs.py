@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from nemo_airflow_provider.backends.base import Chunk, Signal
 from nemo_airflow_provider.backends.subprocess.frames import parse
-from nemo_airflow_provider.backends.subprocess.layout import open_file
 from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory
 
 _BLOCK = 1 << 20  # bytes; one whole frame must fit
@@ -53,7 +52,7 @@ def _is_over(work: WorkDirectory) -> bool:
 
 
 def _available(work: WorkDirectory, task: str, position: int, final: bool) -> Iterator[Chunk]:
-    file = open_file(work.descriptor, "output")
+    file = work.open_output()
     if file is None:
         return
     try:

@@ -90,12 +90,13 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def boot_id() -> str:
-    """Names the running time of this host's kernel since it was started; empty where the system has no such id."""
+    """Names the time since this host was started: the kernel's own id, else when that was, else nothing."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
-        return ""
+        with os.popen("sysctl -n kern.boottime 2>/dev/null") as answer:
+            return answer.read().strip()
 
 
 def send(pid: int, signal: int) -> None:

@@ -29,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs a third of the start-up time
     from typing import Any, NoReturn
 
+_NEVER = float("inf")
 _ORPHAN_CHECK_SECONDS = 1.0
 _RETRY_SECONDS = 0.25
 _LEFTOVER_GRACE_SECONDS = 2.0
@@ -99,7 +100,7 @@ class Supervisor:
         self._exit_code: int | None = None
         self._started = self._ended = 0
         self._stopped: str | None = None
-        self._kill_at: float | None = None
+        self._kill_at = _NEVER
         self._adopts_orphans = adopt_orphans()
         self._control = Control(directory)
         output = self._control.open("output", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -141,19 +142,12 @@ class Supervisor:
                     self._ask("orphaned", self._grace)
             if now >= self._ttl_at and self._stopped is None:
                 self._ask("ttl", self._grace)
-            if self._kill_at is not None and now >= self._kill_at:
+            if now >= self._kill_at:
                 self._kill_everything()
                 self._kill_at = now + _KILL_AGAIN_SECONDS
-            self._turn(self._next_timer() - time.monotonic())
+            ttl_at = self._ttl_at if self._stopped is None else _NEVER
+            self._turn(min(self._orphan_check_at, self._kill_at, ttl_at) - time.monotonic())
             self._reap()
-
-    def _next_timer(self) -> float:
-        timers = [self._orphan_check_at]
-        if self._stopped is None:
-            timers.append(self._ttl_at)
-        if self._kill_at is not None:
-            timers.append(self._kill_at)
-        return min(timers)
 
     def _turn(self, seconds: float) -> None:
         for file in self._copier.turn(seconds):
@@ -172,8 +166,7 @@ class Supervisor:
             processes.send(-self.pid, signal.SIGCONT)  # a stopped process would not hear the first
 
     def _kill_within(self, seconds: float) -> None:
-        at = time.monotonic() + seconds
-        self._kill_at = at if self._kill_at is None else min(self._kill_at, at)
+        self._kill_at = min(self._kill_at, time.monotonic() + seconds)
 
     def _reap(self) -> bool:
         """Collect what has ended; False when there is no child any more, zombie or not."""
@@ -225,7 +218,7 @@ class Supervisor:
                 processes.send(pid, signal.SIGTERM)
                 processes.send(pid, signal.SIGCONT)
             asked.update(survivors)
-            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            if time.monotonic() >= self._kill_at:
                 self._kill_everything()
             until = time.monotonic() + _KILL_AGAIN_SECONDS
             while (left := until - time.monotonic()) > 0:

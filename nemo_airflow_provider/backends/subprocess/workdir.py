@@ -14,9 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_airflow_provider.backends.subprocess import environment, processes
+from nemo_airflow_provider.backends.subprocess.control import CONTROL
 from nemo_airflow_provider.backends.subprocess.layout import (
     WORKLOAD_FILE,
     Place,
+    below,
     claim_lock,
     is_locked,
     open_file,
@@ -34,7 +36,10 @@ _LEFTOVER_PAUSE_SECONDS = 0.01
 class WorkDirectory:
     """An open work directory; everything goes through the descriptor, so renaming its parents changes nothing.
 
-    :param descriptor: the open directory
+    The lock on it guards starts and removals. Our files are in its control directory; one that the workload has
+    removed or replaced reads as one without files.
+
+    :param descriptor: the open directory, where the command starts
     :param place: the paths it was opened under
     """
 
@@ -43,34 +48,43 @@ class WorkDirectory:
 
     def key(self) -> WorkloadKey | None:
         """Whose directory this is; None when it was never filled."""
-        record = read_record(self.descriptor, WORKLOAD_FILE)
+        record = read_record(self.descriptor, CONTROL, WORKLOAD_FILE)
         try:
             return WorkloadKey(**record) if record is not None else None
         except TypeError:  # not as we wrote it
             return None
 
     def write_key(self, key: WorkloadKey) -> None:
-        """Note whose directory this is."""
-        write_file(self.descriptor, WORKLOAD_FILE, json.dumps(asdict(key)).encode())
+        """Note whose directory this is, first of all our files."""
+        with below(self.descriptor, CONTROL, create=True) as control:
+            write_file(control, WORKLOAD_FILE, json.dumps(asdict(key)).encode())
 
     def started(self) -> dict[str, Any] | None:
         """What the supervisor noted before it let the command go; None while it has not."""
-        return read_record(self.descriptor, "started")
+        return read_record(self.descriptor, CONTROL, "started")
 
     def ended(self) -> dict[str, Any] | None:
         """What the supervisor noted at the end; None before."""
-        record = read_record(self.descriptor, "exit.json")
+        record = read_record(self.descriptor, CONTROL, "exit.json")
         return record if record is not None and isinstance(record.get("exit_code"), int) else None
+
+    def open_output(self) -> int | None:
+        """What the supervisor copied from the command's pipes; None when there is no such file."""
+        return open_file(self.descriptor, CONTROL, "output")
 
     def supervised(self) -> bool:
         """Whether a supervisor lives."""
-        file = open_file(self.descriptor, "alive")
+        file = open_file(self.descriptor, CONTROL, "alive")
         if file is None:
             return False
         try:
             return is_locked(file)
         finally:
             os.close(file)
+
+    def running(self) -> bool:
+        """Whether a supervisor lives and has not noted the end; afterwards it touches no file any more."""
+        return self.ended() is None and self.supervised()
 
     def being_started(self) -> bool:
         """Whether some process is in the midst of a start, or of a removal."""
@@ -94,9 +108,10 @@ class WorkDirectory:
         """Tell the supervisor; False when none listens."""
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW
         try:
-            fifo = os.open("stop", flags, dir_fd=self.descriptor)
+            with below(self.descriptor, CONTROL) as control:
+                fifo = os.open("stop", flags, dir_fd=control)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENXIO):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENXIO):
                 return False
             raise
         try:

@@ -1,0 +1,69 @@
+"""What the contract suite needs of a backend: a way to make one, and a step that runs a shell script in it.
+
+A new backend adds one function to `HARNESSES`; `conftest.py` runs every test with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_airflow_provider.backends.base import Backend, Environment, Workload
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.spec import StepSpec
+
+
+@dataclass
+class Harness:
+    """One backend under test.
+
+    :param make: a new instance over the same engine, as another worker process has it
+    :param executor: the executor of a step that runs a script with `/bin/sh -c`
+    :param seconds: how long the engine may take for anything
+    :param run_key: told apart from other tests that share the engine
+    """
+
+    make: Callable[[], Backend]
+    executor: Callable[[str], dict[str, Any]]
+    seconds: float
+    run_key: str
+    submitted: list[WorkloadKey] = field(default_factory=list)
+
+    def key(self, step: str = "train", generation: int = 0, start: int = 0) -> WorkloadKey:
+        return WorkloadKey("default", "contract", self.run_key, step, generation, start)
+
+    def workload(
+        self,
+        script: str,
+        key: WorkloadKey | None = None,
+        config: Mapping[str, Any] | None = None,
+        **groups: Mapping[str, str],
+    ) -> Workload:
+        key = key or self.key()
+        step = StepSpec.model_validate(
+            {"name": key.step, "executor": self.executor(script), "config": dict(config or {})}
+        )
+        self.submitted.append(key)
+        environment = Environment(**{"system": {"NEMO_JOB_ID": key.job, "NEMO_JOB_TASK": key.task}, **groups})
+        return Workload(key, step, "attempt-0", environment)
+
+
+@contextmanager
+def subprocess_harness(directory: Path) -> Iterator[Harness]:
+    """Processes of this host."""
+    from nemo_airflow_provider.backends.subprocess.backend import SubprocessBackend
+    from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
+
+    config = SubprocessConfig(working_directory=str(directory / "work"))
+    yield Harness(
+        make=lambda: SubprocessBackend(config),
+        executor=lambda script: {"provider": "subprocess", "command": ["/bin/sh", "-c", script]},
+        seconds=10,
+        run_key="contractrun",
+    )
+
+
+HARNESSES = {"subprocess": subprocess_harness}

@@ -1,0 +1,160 @@
+"""From the command's pipes to chunks."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from threading import Event
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Chunk, Phase
+from nemo_airflow_provider.backends.subprocess.frames import HEADER, MAX_DATA, parse
+from tests.unit.backends.subprocess.host import Host, key, lives, until
+
+
+def frame(data: bytes, stream: int = 1, micros: int = 7) -> bytes:
+    return HEADER.pack(micros, stream, len(data)) + data
+
+
+def test_header_layout() -> None:
+    assert frame(b"ab", 2, 1) == b"\1\0\0\0\0\0\0\0" + b"\2" + b"\2\0\0\0" + b"ab"
+
+
+def test_parse() -> None:
+    block = frame(b"one") + frame(b"two", 2, 9)
+    found = [(f.micros, f.stream, f.data, f.start, f.end) for f in parse(block, 100, False)]
+    assert found == [(7, "stdout", b"one", 100, 116), (9, "stderr", b"two", 116, 132)]
+
+
+@pytest.mark.parametrize("cut", range(1, 16))
+def test_a_torn_frame_waits_and_in_the_end_gives_what_is_there(cut: int) -> None:
+    block = frame(b"whole") + frame(b"xyz")[:-cut]
+    assert [f.data for f in parse(block, 0, False)] == [b"whole"]
+    rest = [f.data for f in parse(block, 0, True)][1:]
+    assert rest == ([b"xyz"[:-cut]] if cut <= 3 else [])
+
+
+def test_an_overwritten_file_is_delivered_as_it_stands() -> None:
+    block = frame(b"good") + b"this is no frame at all" * 10
+    assert b"".join(f.data for f in parse(block, 0, True)) == b"good" + b"this is no frame at all" * 10
+
+
+def test_streams_and_times(host: Host) -> None:
+    before = time.time_ns() // 1000
+    host.shell("echo out; sleep 0.05; echo err >&2; sleep 0.05; echo again")
+    host.end()
+    chunks = host.chunks()
+    assert [(c.stream, c.data) for c in chunks] == [("stdout", b"out\n"), ("stderr", b"err\n"), ("stdout", b"again\n")]
+    assert {c.task for c in chunks} == {key().task}
+    times = [c.micros for c in chunks]
+    assert before < times[0] < times[1] < times[2] < time.time_ns() // 1000
+    assert [c.start for c in chunks[1:]] == [c.end for c in chunks[:-1]]
+
+
+def test_binary_bytes_and_a_missing_last_newline(host: Host) -> None:
+    host.python("import sys; sys.stdout.buffer.write(bytes(range(256)) * 300 + b'\\r\\n\\0end')")
+    host.end()
+    assert host.output() == bytes(range(256)) * 300 + b"\r\n\0end"
+
+
+def test_one_line_of_8_mb(host: Host) -> None:
+    host.python("import sys; sys.stdout.write('x' * 8_000_000 + '\\n')")
+    host.end()
+    chunks = host.chunks()
+    assert b"".join(c.data for c in chunks) == b"x" * 8_000_000 + b"\n"
+    assert max(len(c.data) for c in chunks) <= MAX_DATA
+
+
+def test_a_million_lines_are_all_there_and_the_command_is_not_slowed(host: Host) -> None:
+    script = "for i in range(1000000): print(i)"
+    alone = time.monotonic()
+    subprocess.run([sys.executable, "-S", "-c", script], stdout=subprocess.DEVNULL, check=True)
+    alone = time.monotonic() - alone
+    begin = time.monotonic()
+    host.python(script)
+    host.end(seconds=30)
+    took = time.monotonic() - begin
+    assert host.output() == b"".join(b"%d\n" % i for i in range(1_000_000))
+    assert took < 3 * alone + 2, f"{took:.2f} s instead of {alone:.2f} s"
+
+
+def test_resuming_at_any_chunk_repeats_and_loses_nothing(host: Host) -> None:
+    host.python("import time, os\nfor i in range(20): os.write(1 + i % 2, b'%d\\n' % i); time.sleep(0.002)")
+    host.end()
+    whole = host.chunks()
+    assert len(whole) > 5
+    for index, chunk in enumerate(whole):
+        assert host.chunks(position=chunk.start) == whole[index:]
+        assert host.chunks(position=chunk.end) == whole[index + 1 :]
+
+
+def test_output_is_delivered_while_it_runs_with_signs_of_life(host: Host) -> None:
+    host.shell("echo first; sleep 1.3; echo last")
+    reader = host.backend.read_logs(key(), None, Event())
+    chunk = next(c for c in reader if c is not None)
+    assert chunk.data == b"first\n"
+    seen: list[Chunk | None] = list(reader)
+    assert host.backend.observe(key()).phase is Phase.ENDED
+    assert seen.count(None) >= 1
+    assert [c.data for c in seen if c] == [b"last\n"]
+
+
+def test_a_reader_stops_when_told(host: Host) -> None:
+    host.shell("echo x; sleep 60")
+    stop = Event()
+    for chunk in host.backend.read_logs(key(), None, stop):
+        if chunk:
+            stop.set()
+    host.backend.stop(key(), 0)
+    host.end()
+
+
+def test_a_torn_last_frame_of_a_dead_supervisor(host: Host) -> None:
+    host.shell("echo whole; sleep 60")
+    until(lambda: (host.control() / "output").stat().st_size > HEADER.size)
+    host.kill_supervisor()
+    size = (host.control() / "output").stat().st_size
+    with (host.control() / "output").open("ab") as file:
+        file.write(frame(b"half of it")[:-3])
+    assert host.output() == b"whole\nhalf of"
+    assert host.chunks()[-1].end == size + HEADER.size + 7
+    assert host.chunks(position=host.chunks()[-1].end) == []
+    assert host.backend.observe(key()).phase is Phase.LOST
+
+
+def test_a_full_disk_loses_nothing(host: Host) -> None:
+    wait_for_word = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    host.python(wait_for_word + "for i in range(50000): print('line', i)")
+    supervisor = host.record("started")["supervisor"]
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    (host.work() / "go").touch()
+    until(lambda: (host.control() / "output").stat().st_size == 100_000)
+    assert host.backend.observe(key()).phase is Phase.RUNNING
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert host.end().exit_code == 0
+    assert host.output() == b"".join(b"line %d\n" % i for i in range(50_000))
+
+
+def test_a_full_disk_does_not_keep_a_stop_from_working(host: Host) -> None:
+    details = host.shell("sleep 0.2; yes")
+    supervisor = host.record("started")["supervisor"]
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+    until(lambda: (host.control() / "output").stat().st_size == 50_000)
+    host.backend.stop(key(), 0)
+    until(lambda: not lives(details["pid"]))
+    assert host.backend.observe(key()).phase is Phase.RUNNING  # its last output is not written yet
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    seen = host.end()
+    assert seen.stopped == "asked"
+    assert set(host.output().split(b"\n")) <= {b"y", b""}
+
+
+def test_output_is_complete_when_the_end_is_seen(host: Host) -> None:
+    for start in range(5):
+        of = key(start=start)
+        host.python("import sys; sys.stdout.write('z' * 700_000)", of)
+        until(lambda of=of: host.backend.observe(of).phase is Phase.ENDED)
+        assert len(host.output(of)) == 700_000

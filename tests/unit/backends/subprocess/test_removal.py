@@ -1,0 +1,191 @@
+"""What is removed, and what never is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Phase
+from nemo_airflow_provider.backends.subprocess.removal import remove
+from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.model.names import run_key
+from tests.unit.backends.subprocess.host import Host, key, lives, until
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A directory that no removal may touch."""
+    directory = tmp_path / "outside"
+    (directory / key().task).mkdir(parents=True)
+    (directory / key().task / "precious").write_text("x")
+    return directory
+
+
+def removed(directory: Path) -> bool:
+    parent = os.open(directory.parent, os.O_RDONLY)
+    try:
+        remove(parent, directory.name)
+    finally:
+        os.close(parent)
+    return not directory.exists()
+
+
+def test_links_are_removed_and_not_followed(tmp_path: Path, outside: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "a").mkdir(parents=True)
+    (tree / "link").symlink_to(outside)
+    (tree / "a" / "link").symlink_to(outside / key().task / "precious")
+    (tree / "a" / "up").symlink_to("..")
+    (tree / "dangling").symlink_to("/no/such")
+    assert removed(tree)
+    assert (outside / key().task / "precious").read_text() == "x"
+
+
+def test_a_link_is_no_directory_to_remove(tmp_path: Path, outside: Path) -> None:
+    (tmp_path / "link").symlink_to(outside)
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        removed(tmp_path / "link")
+    assert (outside / key().task / "precious").exists()
+
+
+def test_depth_is_no_hiding_place(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    at = os.open(tree, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d" * 50, dir_fd=at)
+        below = os.open("d" * 50, os.O_RDONLY, dir_fd=at)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+        os.close(at)
+        at = below
+    os.close(at)
+    (tree / ".moved-0").mkdir()
+    assert removed(tree)
+
+
+def test_modes_are_no_hiding_place(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "a" / "b" / "c").mkdir(parents=True)
+    (tree / "a" / "b" / "file").write_text("")
+    for directory in (tree / "a" / "b", tree / "a", tree):
+        directory.chmod(0)
+    assert removed(tree)
+
+
+def test_something_gone_is_removed_already(tmp_path: Path) -> None:
+    assert removed(tmp_path / "nothing")
+
+
+def test_cleanup_removes_an_ended_workload_only(host: Host) -> None:
+    other = key(start=1)
+    host.shell("echo x > $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/kept; sleep 0.1")
+    host.shell("sleep 60", other)
+    host.end()
+    host.backend.cleanup(key())
+    host.backend.cleanup(key())
+    host.backend.cleanup(other)
+    assert not host.work().exists()
+    assert host.backend.observe(key()).phase is Phase.ABSENT
+    assert host.backend.observe(other).phase is Phase.RUNNING
+    assert host.backend.find(key()) == [other]
+    host.backend.stop(other, 0)
+    host.end(other)
+    host.backend.cleanup(other)
+    assert sorted(path.name for path in host.work().parents[1].iterdir()) == ["job-storage", "run.json"]
+    assert (host.work().parents[1] / "job-storage" / "kept").exists()
+
+
+def test_what_has_noted_its_end_is_removed_though_its_supervisor_is_just_leaving(host: Host) -> None:
+    for removal in (
+        lambda: host.backend.cleanup(key()),
+        lambda: host.backend.remove_job("default", "my-job", key().run_key),
+    ):
+        host.shell("true")
+        host.end()
+        with (host.control() / "alive").open() as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX)
+            removal()
+        assert not host.work().exists()
+
+
+def test_cleanup_of_a_lost_workload_kills_what_is_left(host: Host) -> None:
+    host.shell("sleep 60 & wait")
+    until(lambda: len(host.processes()) == 3)
+    host.kill_supervisor()
+    host.backend.cleanup(key())
+    assert not host.work().exists()
+    assert host.processes() == []
+
+
+def test_cleanup_through_a_planted_link(host: Host, outside: Path) -> None:
+    host.shell("true")
+    host.end()
+    step = host.work().parent
+    step.rename(step.with_name("away"))
+    step.symlink_to(outside)
+    with pytest.raises(BackendError, match="cannot use"):
+        host.backend.cleanup(key())
+    assert (outside / key().task / "precious").exists()
+    assert host.backend.remove_job("default", "my-job", key().run_key)
+    assert (outside / key().task / "precious").exists()
+    assert not step.parent.exists()
+
+
+def test_a_job_with_a_step_that_removed_its_control_directory_is_removed(host: Host) -> None:
+    host.shell("rm -rf .nemo; sleep 60")
+    until(lambda: not host.control().exists())
+    assert host.backend.remove_job("default", "my-job", key().run_key)
+    assert list((host.root / "default").iterdir()) == []
+    until(lambda: not host.processes(), seconds=5)
+
+
+def test_find_knows_every_start_of_the_step_and_nothing_else(host: Host) -> None:
+    mine = [key(), key(start=1), key(generation=2)]
+    for of in [*mine, key("evaluate")]:
+        host.shell("true", of)
+        host.end(of)
+    (host.work().parent / "task-000000000000").mkdir()
+    (host.work().parent / "task-111111111111").write_text("a file")
+    assert sorted(host.backend.find(key(generation=9))) == sorted(mine)
+    assert host.backend.find(key(run_key="another")) == []
+    assert host.backend.find(key("nothing")) == []
+
+
+def test_remove_job(host: Host) -> None:
+    host.shell("echo x > $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/model; sleep 60")
+    assert not host.backend.remove_job("default", "my-job", key().run_key)
+    assert host.backend.observe(key()).phase is Phase.RUNNING
+    assert host.backend.remove_job("default", "my-job", "another")
+    assert host.work().exists()
+    host.backend.stop(key(), 0)
+    host.end()
+    assert host.backend.remove_job("default", "my-job", key().run_key)
+    assert list((host.root / "default").iterdir()) == []
+    assert host.backend.remove_job("default", "my-job", key().run_key)
+    assert host.backend.remove_job("elsewhere", "my-job", key().run_key)
+
+
+def test_what_a_deleted_run_left_is_stopped_and_removed_before_its_name_is_used_again(host: Host) -> None:
+    details = host.shell("trap '' TERM; echo old > $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/model; sleep 60 & wait; wait")
+    until(lambda: (host.work().parents[1] / "job-storage" / "model").exists())
+    again = key(run_key="secondrun")
+    host.shell("ls $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", again)
+    host.end(again)
+    assert host.output(again) == b""
+    assert not lives(details["pid"])
+    assert host.processes() == []
+    assert [path.name for path in (host.root / "default").iterdir()] == ["my-job"]
+    assert host.backend.observe(key()).phase is Phase.ABSENT
+
+
+def test_a_deleted_run_cannot_take_the_directory_back(host: Host) -> None:
+    old, new = (key(run_key=run_key("dag", "my-job", datetime(2025, 1, day, tzinfo=UTC))) for day in (1, 2))
+    host.shell("true", new)
+    host.end(new)
+    with pytest.raises(BackendError, match="newer run of the same run id"):
+        host.shell("true", old)
+    assert host.backend.observe(new).phase is Phase.ENDED

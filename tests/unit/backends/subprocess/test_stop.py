@@ -1,0 +1,215 @@
+"""Stops, time limits, and workloads that do not want to go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event, Timer
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Phase
+from tests.unit.backends.subprocess.host import Host, key, lives, until
+
+STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+def wait_for_output(host: Host) -> None:
+    until(lambda: (host.control() / "output").stat().st_size)
+
+
+def test_a_workload_may_end_in_its_own_way(host: Host) -> None:
+    host.shell("trap 'echo saved; exit 3' TERM; echo ready; while :; do sleep 0.01; done")
+    wait_for_output(host)
+    host.backend.stop(key(), 5)
+    seen = host.end()
+    assert (seen.exit_code, seen.stopped) == (3, "asked")
+    assert host.output(stream="stdout") == b"ready\nsaved\n"
+
+
+def test_a_stop_returns_at_once_and_the_kill_comes_after_the_grace(host: Host) -> None:
+    host.shell(STUBBORN)
+    wait_for_output(host)
+    begin = time.monotonic()
+    host.backend.stop(key(), 0.4)
+    assert time.monotonic() - begin < 0.1
+    seen = host.end()
+    assert 0.35 < time.monotonic() - begin < 1.5
+    assert (seen.exit_code, seen.stopped) == (-signal.SIGKILL, "asked")
+
+
+def test_the_shorter_grace_wins(host: Host) -> None:
+    host.shell(STUBBORN)
+    wait_for_output(host)
+    begin = time.monotonic()
+    for grace in (60, 0.2, 30):
+        host.backend.stop(key(), grace)
+    host.end()
+    assert time.monotonic() - begin < 2
+
+
+def test_the_caller_of_a_stop_may_die_right_after(host: Host) -> None:
+    host.shell(STUBBORN)
+    wait_for_output(host)
+    script = (
+        "import os, signal, sys\n"
+        "from tests.unit.backends.subprocess.host import Host, key\n"
+        "from pathlib import Path\n"
+        "Host.make(Path(sys.argv[1])).backend.stop(key(), 0.2)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(host.root)])
+    assert ended.returncode == -signal.SIGKILL
+    assert host.end().stopped == "asked"
+
+
+def test_a_stopped_process_hears_the_stop(host: Host) -> None:
+    details = host.shell("trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done")
+    wait_for_output(host)
+    os.killpg(details["pgid"], signal.SIGSTOP)
+    host.backend.stop(key(), 5)
+    assert host.end(seconds=3).exit_code == 9
+
+
+def test_a_stop_of_something_gone_does_nothing(host: Host) -> None:
+    host.backend.stop(key(), 1)
+    host.shell("exit 2")
+    host.end()
+    host.backend.stop(key(), 1)
+    seen = host.backend.observe(key())
+    assert (seen.exit_code, seen.stopped) == (2, None)
+
+
+def test_a_sign_to_the_supervisor_is_a_stop(host: Host) -> None:
+    host.shell("sleep 60")
+    os.kill(host.record("started")["supervisor"], signal.SIGTERM)
+    seen = host.end()
+    assert (seen.exit_code, seen.stopped) == (-signal.SIGTERM, "asked")
+
+
+def test_nonsense_in_the_fifo_is_ignored(host: Host) -> None:
+    host.shell("echo ready; sleep 60")
+    wait_for_output(host)
+    with (host.control() / "stop").open("wb") as fifo:
+        fifo.write(b"now please \xff\n")
+    time.sleep(0.1)
+    assert host.backend.observe(key()).phase is Phase.RUNNING
+    host.backend.stop(key(), 0)
+    host.end()
+
+
+TREE = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def grow(depth):
+    for _ in range(3):
+        if os.fork() == 0:
+            if depth % 2:
+                os.setsid()
+            if depth:
+                grow(depth - 1)
+            while True:
+                time.sleep(1)
+grow(3)
+sys.stdout.write('grown'); sys.stdout.flush()
+while True:
+    time.sleep(1)
+"""
+
+
+def test_a_whole_tree_dies(host: Host) -> None:
+    host.python(TREE)
+    wait_for_output(host)
+    until(lambda: len(host.processes()) > 100)
+    host.backend.stop(key(), 0)
+    host.end()
+    assert host.processes() == []
+
+
+RABBITS = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in range(10):
+    if os.fork() == 0:
+        while True:  # the child lives on in a session of its own, the parent goes
+            time.sleep(0.02)
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+print('off', flush=True)
+time.sleep(60)
+"""
+
+
+def test_processes_that_flee_by_forking_die_too(host: Host) -> None:
+    host.python(RABBITS)
+    wait_for_output(host)
+    time.sleep(0.3)
+    host.backend.stop(key(), 0)
+    host.end()
+    until(lambda: not host.processes())
+
+
+def test_time_limit(tmp_path: Path) -> None:
+    host = Host.make(tmp_path / "work", ttl_seconds_active=1, graceful_shutdown_timeout_seconds=5)
+    begin = time.monotonic()
+    host.shell("trap 'exit 6' TERM; while :; do sleep 0.02; done")
+    seen = host.end()
+    assert 0.9 < time.monotonic() - begin < 2.5
+    assert (seen.exit_code, seen.stopped) == (6, "ttl")
+
+
+def test_time_limit_then_kill(tmp_path: Path) -> None:
+    host = Host.make(tmp_path / "work", ttl_seconds_active=1, graceful_shutdown_timeout_seconds=1)
+    begin = time.monotonic()
+    host.shell(STUBBORN)
+    seen = host.end()
+    assert 1.9 < time.monotonic() - begin < 3.5
+    assert (seen.exit_code, seen.stopped) == (-signal.SIGKILL, "ttl")
+    assert host.processes() == []
+
+
+def test_wait_sees_the_end_soon(host: Host) -> None:
+    details = host.shell("sleep 60")
+    stamp: list[float] = []
+
+    def kill() -> None:
+        stamp.append(time.monotonic())
+        os.kill(details["pid"], signal.SIGKILL)
+
+    Timer(0.3, kill).start()
+    host.backend.wait(key(), 10, Event())
+    assert time.monotonic() - stamp[0] < 0.2  # usually 0.03; the rest is for a busy machine
+    until(lambda: not lives(details["pid"]))
+    assert host.end().exit_code == -signal.SIGKILL
+
+
+def test_wait_costs_next_to_nothing(host: Host) -> None:
+    host.shell("sleep 60")
+    before = time.process_time()
+    host.backend.wait(key(), 2, Event())
+    spent = time.process_time() - before
+    host.backend.stop(key(), 0)
+    host.end()
+    assert spent < 0.04, f"{spent / 2:.1%} of a core"
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_wait_is_bounded_and_can_be_woken(host: Host, submitted: bool) -> None:
+    if submitted:
+        host.shell("sleep 60")
+    begin = time.monotonic()
+    host.backend.wait(key(), 0.2, Event())
+    assert 0.15 < time.monotonic() - begin < 1
+    wake = Event()
+    Timer(0.1, wake.set).start()
+    host.backend.wait(key(), 30, wake)
+    assert time.monotonic() - begin < 2
+    host.backend.stop(key(), 0)
+    if submitted:
+        host.end()
