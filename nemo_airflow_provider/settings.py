@@ -48,8 +48,26 @@ def workspaces() -> dict[str, Workspace]:
             raise ConfigError(
                 f"[nemo] workspaces: {item['name']!r} is not a workspace name ({names.WORKSPACE_PATTERN})"
             )
+        _check_access_control(item["name"], item.get("access_control"))
         found[item["name"]] = Workspace(item["name"], item.get("access_control"))
     return found
+
+
+def _check_access_control(workspace: str, rules: object) -> None:
+    """A wrong one would take every DAG of the file away, since Airflow checks it when the DAG is made."""
+    if rules is None:
+        return
+    resources = list(rules.values()) if isinstance(rules, dict) else [None]
+    permissions = [
+        actions
+        for resource in resources
+        for actions in (resource.values() if isinstance(resource, dict) else [resource])
+    ]
+    if not all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in permissions):
+        raise ConfigError(
+            f"[nemo] workspaces: access_control of '{workspace}' must map roles to lists of permissions, for all "
+            'DAGs or by resource, for example {"Researchers": {"DAG Runs": ["can_read", "can_create"]}}'
+        )
 
 
 def storage() -> Path:

@@ -34,19 +34,18 @@ ANCHOR_DOC = (
 def define_dags(namespace: dict[str, Any]) -> None:
     """Put our DAGs into a DAG file's globals: the one asked for when a task runs, all of them otherwise."""
     wanted = get_parsing_context().dag_id
-    for dag in [_one(wanted)] if wanted else _all():
-        if dag is not None:
-            namespace[f"dag_{len(namespace)}"] = dag
+    for dag in _one(wanted) if wanted else _all():
+        namespace[f"dag_{len(namespace)}"] = dag
 
 
-def _one(dag_id: str) -> DAG | None:
+def _one(dag_id: str) -> Iterator[DAG]:
     workspace = names.workspace_of_dag(dag_id)
     if workspace is None:
-        return None
+        return
     if dag_id == names.anchor_dag_id(workspace):
-        return _anchor(settings.Workspace(workspace))
-    text = Variable.get(names.shape_variable(dag_id), default=None)
-    return None if text is None else build_dag(loads(dag_id, text), settings.Workspace(workspace), _profiles())
+        yield _anchor(settings.Workspace(workspace))
+    elif (text := Variable.get(names.shape_variable(dag_id), default=None)) is not None:
+        yield build_dag(loads(dag_id, text), settings.Workspace(workspace), _profiles())
 
 
 def _all() -> Iterator[DAG]:
@@ -111,12 +110,14 @@ def build_dag(shape: Shape, workspace: settings.Workspace, profiles: ProfileSet 
     previous = None
     for name, provider, profile_name in shape.steps:
         profile = profiles.resolve(provider, profile_name) if profiles else None
+        placement, refusal = _placement(profile)
         task = operators.operator_class(profile)(
             task_id=names.task_id_of(name),
             task_display_name=name,
             profile=f"{provider}/{profile_name}",
+            refusal=refusal,
             dag=dag,
-            **_placement(profile),
+            **placement,
         )
         if previous is not None:
             previous >> task
@@ -124,7 +125,30 @@ def build_dag(shape: Shape, workspace: settings.Workspace, profiles: ProfileSet 
     return dag
 
 
-def _placement(profile: Profile | None) -> dict[str, Any]:
-    """Queue, pool, priority and executor that the profile's `airflow:` key asks for."""
-    placement = profile.config.airflow if profile else None
-    return placement.model_dump(exclude_none=True) if placement else {}
+def _placement(profile: Profile | None) -> tuple[dict[str, Any], str | None]:
+    """Queue, pool, priority and executor that the profile's `airflow:` key asks for.
+
+    An executor that Airflow does not have would be an import error of the whole file: the step says it instead.
+
+    :return: arguments of the operator, and why the step must not run, if it must not
+    """
+    if profile is None:
+        return {}, None
+    placement = profile.config.airflow.model_dump(exclude_none=True)
+    executor = placement.get("executor")
+    if executor is None or _is_configured(executor):
+        return placement, None
+    del placement["executor"]
+    return placement, (
+        f"Execution profile '{profile}' asks for Airflow's executor '{executor}', which [core] executor does not list."
+    )
+
+
+def _is_configured(executor: str) -> bool:
+    from airflow.executors.executor_loader import ExecutorLoader, UnknownExecutorException
+
+    try:
+        ExecutorLoader.lookup_executor_name_by_str(executor)
+    except UnknownExecutorException:
+        return False
+    return True

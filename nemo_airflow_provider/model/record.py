@@ -2,16 +2,17 @@
 
 One writer a key: the runner writes `step/<generation>` of its own task instance, the API writes `intent` of every
 task instance and `deleted` of the first step's. Readers ignore fields they do not know, so a newer writer does not
-break an older reader.
+break an older reader, and values they cannot read at all: Airflow's own API lets people write these keys too.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
+from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.status import Action, Status
 
 INTENT_KEY = "intent"
@@ -41,11 +42,13 @@ class Handle(_Stored):
     :param state: `submitting` is written before the engine is asked, `submitted` after it has answered
     :param engine: the engine's identity; another one can say nothing about the workload
     :param start: starts 0, 1, … of the generation
+    :param expired_ttl: seconds of the TTL for which we stopped it, if we did
     """
 
     state: Literal["submitting", "submitted"]
     engine: str
     start: int = 0
+    expired_ttl: int | None = None
 
 
 class TaskRecord(_Stored):
@@ -57,8 +60,8 @@ class TaskRecord(_Stored):
     status_details: dict[str, Any] = Field(default_factory=dict)
     error_details: dict[str, Any] = Field(default_factory=dict)
     error_stack: str | None = None
-    created_at: datetime
-    updated_at: datetime
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
 
 
 class StepRecord(_Stored):
@@ -66,16 +69,18 @@ class StepRecord(_Stored):
 
     :param clear_number: Airflow's clear number when the generation began: the attempt it belongs to
     :param started_at: when the workload was seen running
+    :param grace_seconds: what the workload is given to end when it is asked to
     """
 
     clear_number: int = 0
     status: Status
     status_details: dict[str, Any] = Field(default_factory=dict)
     error_details: dict[str, Any] = Field(default_factory=dict)
-    created_at: datetime
-    updated_at: datetime
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
+    grace_seconds: float = 0
     handle: Handle | None = None
     tasks: list[TaskRecord] = Field(default_factory=list)
 
@@ -92,12 +97,34 @@ class Intent(_Stored):
 
     action: Action
     by: str | None = None
-    at: datetime
+    at: AwareDatetime
     clear_number: int = 0
 
     def binds(self, clear_number: int) -> bool:
         """Whether a step that began under `clear_number` obeys: a later rerun does not."""
         return self.clear_number >= clear_number
+
+
+def parse_record(value: object) -> StepRecord | None:
+    """A stored step record; None for a value that is none."""
+    return _parse(StepRecord, value)
+
+
+def parse_intent(value: object) -> Intent | None:
+    """A stored intent; None for a value that is none."""
+    return _parse(Intent, value)
+
+
+_Kind = TypeVar("_Kind", bound=_Stored)
+
+
+def _parse(kind: type[_Kind], value: object) -> _Kind | None:
+    if not isinstance(value, dict) or flaw_in(value) is not None:
+        return None
+    try:
+        return kind.model_validate(value)
+    except ValidationError:
+        return None
 
 
 def now() -> datetime:

@@ -13,7 +13,7 @@ from nemo_airflow_provider.backends.registry import create_backend
 from nemo_airflow_provider.errors import BackendError, InvalidJob
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import generation_of
-from nemo_airflow_provider.model.spec import JobSpec
+from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.profiles import load_profiles
 from nemo_airflow_provider.runner import StepTask
 
@@ -41,20 +41,18 @@ def job_of_conf(dag_id: str, run_id: str, conf: object) -> JobSpec:
     return job
 
 
-def step_task_of(context: Context, profile: str) -> StepTask:
+def step_task_of(context: Context, profile: str, refusal: str | None = None) -> StepTask:
     """What the runner is told of this task instance.
 
-    :raises InvalidJob: see `job_of_conf`; or the step needs what this installation does not do yet
+    :param profile: `provider/name`
+    :param refusal: why the step must fail, if its DAG says so
+    :raises InvalidJob: see `job_of_conf`
     """
     run, instance = context["dag_run"], context["ti"]
     job = job_of_conf(run.dag_id, run.run_id, run.conf)
     name = names.step_name_of(instance.task_id)
     index = [step.name for step in job.platform_spec.steps].index(name)
     step = job.platform_spec.steps[index]
-    if any(item.from_secret for item in step.environment or []):
-        raise InvalidJob(
-            f"Step '{name}' refers to secrets, which this installation does not resolve: give values instead."
-        )
     return StepTask(
         dag_id=run.dag_id,
         run_id=run.run_id,
@@ -69,7 +67,17 @@ def step_task_of(context: Context, profile: str) -> StepTask:
         storage=settings.storage(),
         task_log_max_lines=settings.task_log_max_lines(),
         open_backend=lambda: _open_backend(profile),
+        refusal=refusal or _refusal(job, step),
     )
+
+
+def _refusal(job: JobSpec, step: StepSpec) -> str | None:
+    """What the jobs API refuses at creation and a run made by hand can ask for all the same."""
+    if any(item.from_secret for item in step.environment or []):
+        return f"Step '{step.name}' refers to secrets, which this installation does not resolve: give values instead."
+    if job.output_location is not None:
+        return f"fileset '{job.output_location}' not found: this installation has no filesets."
+    return None
 
 
 def _open_backend(profile: str) -> tuple[Backend, BackendConfig]:

@@ -31,24 +31,26 @@ class JobStepOperator(BaseOperator):  # type: ignore[misc]
     """Runs the step of a job that its task id names, on whatever its profile says.
 
     :param profile: `provider/name` of the execution profile
+    :param refusal: why the step must fail instead of run, if it must
     """
 
     template_fields: Sequence[str] = ()
     ui_color = "#76b900"
     ui_fgcolor = "#000000"
 
-    def __init__(self, *, profile: str, **kwargs: Any) -> None:
+    def __init__(self, *, profile: str, refusal: str | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("retries", STEP_RETRIES)
         kwargs.setdefault("retry_delay", timedelta(seconds=1))
         super().__init__(**kwargs)
         self.profile = profile
+        self.refusal = refusal
 
     def execute(self, context: Context) -> None:
         """Run the step; see `runner.run_step`."""
         self._wakeup = Wakeup()
         host = TaskHost(context, self.log, self._wakeup)
         try:
-            run_step(step_task_of(context, self.profile), host)
+            run_step(step_task_of(context, self.profile, self.refusal), host)
         except (StepFailed, InvalidJob) as error:
             raise AirflowFailException(str(error)) from None
         except StepLeft as error:

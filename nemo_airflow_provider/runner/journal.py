@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from nemo_airflow_provider.model.record import (
     INTENT_KEY,
@@ -17,7 +17,7 @@ from nemo_airflow_provider.model.record import (
 )
 from nemo_airflow_provider.model.status import Action, Status, may_follow
 from nemo_airflow_provider.runner.outcome import Outcome
-from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask, StoreUnavailable
+from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepLeft, StepTask, StoreUnavailable
 
 #: Seconds between two tries to reach a state store that does not answer.
 _RETRY_SECONDS = 3.0
@@ -48,17 +48,22 @@ class Journal:
         """The clear number the generation began with."""
         return self.record.clear_number if self.record else self._clear_number
 
-    def begin(self, handle: Handle, task_name: str) -> None:
+    def begin(self, handle: Handle, task_name: str, grace_seconds: float) -> None:
         """Write down that a workload is about to be submitted; no side effect comes before this.
 
+        What an earlier start left is kept in its task row alone.
+
+        :param grace_seconds: what the workload will be given to end when it is asked to
         :raises Superseded: another try has taken over
         """
         moment = self._clock()
-        record = self.record or StepRecord(
-            clear_number=self._clear_number, status=Status.PENDING, created_at=moment, updated_at=moment
-        )
+        record = self._begun()
         record.handle = handle
-        record.status_details = {**record.status_details, "message": "Job is pending"}
+        record.grace_seconds = grace_seconds
+        record.status = Status.PENDING
+        record.status_details = {"message": "Job is pending"}
+        record.started_at = None
+        record.updated_at = moment
         if record.task(task_name) is None:
             record.tasks.append(
                 TaskRecord(
@@ -69,8 +74,7 @@ class Journal:
                     updated_at=moment,
                 )
             )
-        self.record = record
-        self.insist()
+        self._insist_on_record()
 
     def submitted(self, task_name: str, details: Mapping[str, Any]) -> None:
         """The engine has the workload and it runs."""
@@ -95,11 +99,7 @@ class Journal:
         :raises StepLeft: the state store did not answer until this process had to go
         """
         moment = self._clock()
-        if self.record is None:
-            self.record = StepRecord(
-                clear_number=self._clear_number, status=Status.PENDING, created_at=moment, updated_at=moment
-            )
-        record = self.record
+        record = self._begun()
         record.status = outcome.status
         record.status_details = {**record.status_details, **outcome.details, "message": outcome.message}
         record.error_details = dict(outcome.error)
@@ -112,12 +112,29 @@ class Journal:
             task.error_details = dict(outcome.error)
             task.error_stack = error_stack
             task.updated_at = moment
-        self.insist()
+        self._insist_on_record()
 
-    def insist(self) -> None:
-        """Write the record; come back only when it is stored."""
-        self._insist(lambda: self._host.save(self._key, self._dump()))
-        self._dirty = False
+    def fail(self, message: str) -> NoReturn:
+        """End a step that never had a workload.
+
+        :raises StepFailed: always, once the record is stored
+        """
+        self.conclude(Outcome(Status.ERROR, message, error={"message": message}), None)
+        raise StepFailed(message)
+
+    def expire(self, ttl_seconds: int) -> None:
+        """Write down which TTL ran out, before the workload is stopped for it: a later try must know why it ended."""
+        handle = self._record.handle
+        assert handle is not None
+        handle.expired_ttl = ttl_seconds
+        self._insist_on_record()
+
+    def explain(self, message: str) -> None:
+        """Publish what keeps the step from going on."""
+        record = self._record
+        if record.status_details.get("message") != message:
+            record.status_details = {**record.status_details, "message": message}
+            self._publish()
 
     def flush(self) -> None:
         """Try again what could not be published."""
@@ -134,6 +151,20 @@ class Journal:
             return None
         intent = Intent.model_validate(value)
         return intent.action if intent.binds(self.began_in) else None
+
+    def _begun(self) -> StepRecord:
+        """The record, made if this is the first word about the generation."""
+        if self.record is None:
+            moment = self._clock()
+            self.record = StepRecord(
+                clear_number=self._clear_number, status=Status.PENDING, created_at=moment, updated_at=moment
+            )
+        return self.record
+
+    def _insist_on_record(self) -> None:
+        """Write the record; come back only when it is stored."""
+        self._insist(lambda: self._host.save(self._key, self._dump()))
+        self._dirty = False
 
     @property
     def _record(self) -> StepRecord:

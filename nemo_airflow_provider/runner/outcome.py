@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_airflow_provider.backends.base import Observation, Phase
+from nemo_airflow_provider.backends.base import Backend, Observation, Phase
 from nemo_airflow_provider.errors import LostWorkload
 from nemo_airflow_provider.model.status import Status
 
@@ -27,15 +27,25 @@ class Outcome:
     error: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: Ends that neither the workload nor a person of ours chose.
+_NOBODYS_WISH = {
+    "signalled": "{noun} was ended from outside: its supervisor got a signal (host shutdown, or an administrator)",
+    "orphaned": "{noun} was ended because its work directory was removed",
+}
+
+
 def timed_out(seconds: int) -> str:
     """Text of a TTL that ran out."""
     return f"Job timed out after reaching max TTL of {seconds} seconds"
 
 
-def outcome_of(seen: Observation, *, cancelled: bool, expired_ttl: int | None, engine: str) -> Outcome:
+def outcome_of(
+    seen: Observation, *, backend: Backend, engine: str, cancelled: bool, expired_ttl: int | None
+) -> Outcome:
     """Decide how the step ended. The exit code decides, logs never do.
 
     :param seen: the workload after its end
+    :param backend: for its words
     :param cancelled: we stopped it because somebody asked
     :param expired_ttl: seconds of the TTL that ran out, if one did
     :param engine: the engine the workload was handed to, for the text of a lost one
@@ -45,9 +55,8 @@ def outcome_of(seen: Observation, *, cancelled: bool, expired_ttl: int | None, e
         details["exit_code"] = seen.exit_code
     if seen.phase in (Phase.ABSENT, Phase.LOST):
         if cancelled:
-            return Outcome(Status.CANCELLED, "Workload not found, job cancelled", details)
-        text = seen.message or "The workload is gone and nobody can say how it ended"
-        message = f"{text} (engine: {engine})"
+            return Outcome(Status.CANCELLED, f"{backend.noun} not found, job cancelled", details)
+        message = f"{seen.message or backend.lost_text}; it was started on {engine}"
         return Outcome(
             Status.ERROR,
             message,
@@ -59,6 +68,9 @@ def outcome_of(seen: Observation, *, cancelled: bool, expired_ttl: int | None, e
         return Outcome(Status.ERROR, message, details, {"message": message, **(seen.error or {})})
     if cancelled:
         return Outcome(Status.CANCELLED, f"Job was cancelled with exit code {seen.exit_code}", details)
+    if seen.stopped in _NOBODYS_WISH:
+        message = _NOBODYS_WISH[seen.stopped].format(noun=backend.noun)
+        return Outcome(Status.ERROR, message, details, {"message": message, "fault": "platform"})
     if seen.exit_code == 0:
         message = seen.message or "Job completed successfully with exit code 0"
         return Outcome(Status.COMPLETED, message, details)

@@ -109,6 +109,7 @@ class StepTask:
     :param storage: root of the log store
     :param task_log_max_lines: lines at each end that reach the task log
     :param open_backend: resolves the profile when the step runs
+    :param refusal: why the step cannot run as written, if it cannot
     """
 
     dag_id: str
@@ -124,6 +125,7 @@ class StepTask:
     storage: Path
     task_log_max_lines: int
     open_backend: Callable[[], tuple[Backend, BackendConfig]]
+    refusal: str | None = None
 
     @property
     def workspace(self) -> str:

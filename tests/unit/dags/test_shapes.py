@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.dag_processing import dagbag
 from airflow.sdk import DAG
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.dags import shapes
 from nemo_airflow_provider.dags.bundle import JobsDagBundle
+from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.model.shape import Shape, loads, shape_of
 from nemo_airflow_provider.profiles import load_profiles
+from nemo_airflow_provider.provider_info import get_provider_info
 
 SHAPE = shape_of("default", [("prepare", "subprocess", "default"), ("a@b", "gpu", "big"), ("c.d", "cpu", "default")])
 
@@ -110,6 +113,32 @@ def test_a_task_process_builds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("wanted", ["some_other_dag", "nemo.default.unknown.00000000"])
 def test_dags_that_are_not_ours_are_not_built(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
     assert defined(monkeypatch, Variables({}), wanted) == {}
+
+
+def test_an_executor_that_airflow_does_not_have_is_said_by_the_step(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(PROFILES.replace("queue: gpus", "executor: Typo"))
+    profiles = load_profiles(file, environ={}, docker_answers=None)
+    dag = shapes.build_dag(SHAPE, settings.Workspace("default"), profiles)
+    # What Airflow does to a DAG before it takes it; it raises on an unknown executor.
+    dagbag._validate_executor_fields(dag)
+    assert dag.get_task("prepare").refusal is None
+    assert dag.get_task("aAb").refusal == (
+        "Execution profile 'gpu/big' asks for Airflow's executor 'Typo', which [core] executor does not list."
+    )
+
+
+@pytest.mark.parametrize("rules", ['["x"]', '{"R": "can_read"}', '{"R": {"DAGs": "can_read"}}', '{"R": [1]}'])
+def test_access_control_of_the_wrong_form_is_refused(monkeypatch: pytest.MonkeyPatch, rules: str) -> None:
+    monkeypatch.setenv("AIRFLOW__NEMO__WORKSPACES", f'[{{"name": "default", "access_control": {rules}}}]')
+    with pytest.raises(ConfigError, match="access_control of 'default' must map roles"):
+        settings.workspaces()
+
+
+def test_the_examples_of_options_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = get_provider_info()["config"]["nemo"]["options"]
+    monkeypatch.setenv("AIRFLOW__NEMO__WORKSPACES", options["workspaces"]["example"])
+    assert set(settings.workspaces()) == {"default", "research"}
 
 
 def test_a_wrong_option_leaves_no_import_error(monkeypatch: pytest.MonkeyPatch) -> None:

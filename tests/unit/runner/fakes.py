@@ -52,14 +52,24 @@ class FakeBackend(Backend):
         self.submitted: list[WorkloadKey] = []
         self.stopped: list[tuple[WorkloadKey, float]] = []
         self.cleaned: list[WorkloadKey] = []
+        self.looks = 0
+        self.ends_when_asked = True
         self.on_submit: Callable[[Workload], Process] = lambda _workload: ended(0)
         self.on_wait: Callable[[WorkloadKey], None] = lambda _key: None
-        self.failing_looks = 0
+        self.failing: dict[str, int] = {}
+
+    def _answer(self, verb: str) -> None:
+        """Fail as often as `failing` says for the verb."""
+        if self.failing.get(verb):
+            self.failing[verb] -= 1
+            raise BackendError("the engine is away")
 
     def identity(self) -> str:
+        self._answer("identity")
         return self.engine
 
     def find(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
+        self._answer("find")
         return [other for other in self.processes if (other.run_key, other.step) == (key.run_key, key.step)]
 
     def submit(self, workload: Workload) -> Mapping[str, Any]:
@@ -68,9 +78,8 @@ class FakeBackend(Backend):
         return {"pid": 7}
 
     def observe(self, key: WorkloadKey) -> Observation:
-        if self.failing_looks:
-            self.failing_looks -= 1
-            raise BackendError("the engine is away")
+        self._answer("observe")
+        self.looks += 1
         if key not in self.processes:
             return Observation(Phase.ABSENT)
         return self.processes[key].end or Observation(Phase.RUNNING)
@@ -85,11 +94,13 @@ class FakeBackend(Backend):
             yield Chunk(key.task, "stdout", 1_000_000, output[done:], done, len(output))
 
     def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
+        self._answer("stop")
         self.stopped.append((key, grace_seconds))
-        if key in self.processes and self.processes[key].end is None:
+        if self.ends_when_asked and key in self.processes and self.processes[key].end is None:
             self.processes[key].end = Observation(Phase.ENDED, exit_code=-15, stopped="asked")
 
     def cleanup(self, key: WorkloadKey) -> None:
+        self._answer("cleanup")
         self.cleaned.append(key)
 
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:

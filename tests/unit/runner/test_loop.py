@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,16 @@ from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.record import StepRecord, step_key
 from nemo_airflow_provider.model.status import Action
-from nemo_airflow_provider.runner import StepFailed, StepLeft, StepTask, run_step
+from nemo_airflow_provider.runner import StepFailed, StepHost, StepLeft, StepTask, Timing
+from nemo_airflow_provider.runner import run_step as run_step_paced
 from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
+
+#: Nothing is waited for in these tests.
+QUICK = Timing(intent=0.0, engine=0.01, intent_later=0.01, last=0.5)
+
+
+def run_step(task: StepTask, host: StepHost) -> None:
+    run_step_paced(task, host, QUICK)
 
 
 @pytest.fixture
@@ -36,6 +45,10 @@ def task(backend: FakeBackend, tmp_path: Path) -> StepTask:
 
 def record(host: FakeHost, generation: int = 0) -> StepRecord:
     return StepRecord.model_validate(host.values[step_key(generation)])
+
+
+def changed(task: StepTask, **changes: Any) -> StepTask:
+    return replace(task, **changes)
 
 
 def statuses(host: FakeHost) -> list[str]:
@@ -183,13 +196,32 @@ class TestAdoption:
                 run_step(task, host)
         assert len(backend.submitted) == 1
 
+    @pytest.mark.parametrize("verb", ["identity", "find", "observe", "cleanup"])
     def test_an_engine_that_is_away_is_asked_again(
-        self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, verb: str
     ) -> None:
-        monkeypatch.setattr("nemo_airflow_provider.runner.loop._ENGINE_SECONDS", 0.01)
-        backend.failing_looks = 3
+        backend.failing[verb] = 3
         run_step(task, host)
         assert record(host).status == "completed"
+        assert len(backend.submitted) == 1
+
+    def test_a_workload_is_not_given_up_for_a_configuration_being_mended(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        self.begin(task, host, backend)
+        again = FakeHost()
+        again.values = host.values
+        answers: list[Any] = [ConfigError("/etc/jobs.yaml:3: broken"), ConfigError("/etc/jobs.yaml:3: broken")]
+
+        def mended() -> Any:
+            if answers:
+                raise answers.pop()
+            return task.open_backend()
+
+        backend.processes[task.key(0)].end = Observation(Phase.ENDED, exit_code=0)
+        run_step(changed(task, open_backend=mended), again)
+        assert record(again).status == "completed"
+        assert any("broken" in str(value["status_details"]["message"]) for _, value in again.saved)
 
     def test_a_try_that_is_superseded_starts_nothing(
         self, task: StepTask, host: FakeHost, backend: FakeBackend
@@ -217,19 +249,36 @@ class TestGenerations:
     def test_cleared_in_mid_step(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         """The try that sees `restarting` stops the workload; a later try of the same generation starts anew."""
         backend.on_submit = lambda _: Process()
-        backend.on_wait = lambda _: host.terminated.set()
+
+        def clear(_: WorkloadKey) -> None:
+            # Airflow archives the try before it tells its process to end.
+            host.superseded = True
+            host.terminated.set()
+
+        backend.on_wait = clear
         host.state = "restarting"
-        with pytest.raises(StepFailed):
+        with pytest.raises(Superseded):
             run_step(task, host)
         assert superseded_start(task.storage, task.stream) == 0
+        assert backend.stopped == [(task.key(0), 30)]
         again = FakeHost()
         # A runner killed before it could write the end leaves the record as it was.
-        again.values = {step_key(0): {**host.saved[1][1]}}
+        again.values = {step_key(0): host.saved[-1][1]}
         backend.on_wait = lambda _: None
         backend.on_submit = lambda _: ended(0)
         run_step(task, again)
         assert backend.submitted == [task.key(0), task.key(1)]
         assert [row.start for row in record(again).tasks] == [0, 1]
+        assert record(again).status == "completed"
+
+    def test_an_older_execution_gives_way_to_a_newer_one(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        newer = step_task(backend, tmp_path, generation=1).key(0)
+        backend.processes[newer] = Process()
+        with pytest.raises(Superseded, match="newer execution"):
+            run_step(step_task(backend, tmp_path), host)
+        assert (backend.stopped, backend.submitted) == ([], [])
 
 
 class TestCancel:
@@ -261,8 +310,31 @@ class TestCancel:
         host.state = state
         with pytest.raises(StepFailed):
             run_step(task, host)
-        assert backend.stopped[0][1] < 5
+        assert backend.stopped == [(task.key(0), 30)]
         assert record(host).status == "cancelled"
+
+    def test_a_workload_that_needs_its_grace_is_left_to_the_engine(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        backend.on_submit = lambda _: Process()
+        backend.on_wait = lambda _: host.terminated.set()
+        backend.ends_when_asked = False
+        host.state = "failed"
+        with pytest.raises(StepLeft, match="is being stopped"):
+            run_step(task, host)
+        assert backend.stopped == [(task.key(0), 30)]
+        # The engine is asked at its own pace meanwhile, not as fast as the processor can.
+        assert backend.looks < 500
+
+    def test_a_stop_that_the_engine_does_not_hear_is_asked_again(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        backend.on_submit = lambda _: Process()
+        backend.on_wait = lambda _: host.ask(Action.CANCEL)
+        backend.failing["stop"] = 2
+        with pytest.raises(StepFailed, match="cancelled"):
+            run_step(task, host)
+        assert backend.stopped == [(task.key(0), 30)]
 
     def test_a_workload_that_completed_when_the_worker_had_to_go(
         self, task: StepTask, host: FakeHost, backend: FakeBackend
@@ -290,10 +362,7 @@ class TestFaults:
         }
         assert record(host).tasks == []
 
-    def test_no_room_is_waited_for(
-        self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("nemo_airflow_provider.runner.loop._ENGINE_SECONDS", 0.01)
+    def test_no_room_is_waited_for(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         answers: list[Exception | Process] = [CapacityError("no GPU free"), BackendError("away"), ended(0)]
 
         def submit(_: Workload) -> Process:
@@ -308,10 +377,18 @@ class TestFaults:
         assert "no GPU free" in messages
         assert record(host).status == "completed"
 
-    def test_no_room_for_too_long(
-        self, host: FakeHost, backend: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_start_whose_answer_was_lost_is_no_second_start(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
     ) -> None:
-        monkeypatch.setattr("nemo_airflow_provider.runner.loop._ENGINE_SECONDS", 0.01)
+        def lose(workload: Workload) -> Process:
+            backend.processes[workload.key] = ended(0)
+            raise BackendError("no answer within 60 s")
+
+        backend.on_submit = lose
+        run_step(task, host)
+        assert (len(backend.submitted), record(host).status) == (1, "completed")
+
+    def test_no_room_for_too_long(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
 
         def refuse(_: Workload) -> Process:
             raise CapacityError("no GPU free")
@@ -325,6 +402,35 @@ class TestFaults:
         with pytest.raises(StepFailed, match="max TTL of 86400 seconds"):
             run_step(task, host)
         assert record(host).status == "error"
+
+    def test_a_ttl_is_remembered_by_the_next_try(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        task = step_task(backend, tmp_path, ttl_seconds_active=0)
+        timing = replace(QUICK, engine_timer=0.0)
+        backend.on_submit = lambda _: Process()
+        backend.stop = lambda key, grace: host.terminated.set()  # type: ignore[method-assign]
+        with pytest.raises(StepLeft):
+            run_step_paced(task, host, timing)
+        again = FakeHost()
+        again.values = host.values
+        backend.processes[task.key(0)].end = Observation(Phase.ENDED, exit_code=-15, stopped="asked")
+        with pytest.raises(StepFailed, match="max TTL of 0 seconds"):
+            run_step_paced(task, again, timing)
+
+    @pytest.mark.parametrize(
+        ("reason", "text"), [("signalled", "ended from outside"), ("orphaned", "work directory was removed")]
+    )
+    def test_an_end_that_nobody_wished(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend, reason: Any, text: str
+    ) -> None:
+        backend.on_submit = lambda _: Process(end=Observation(Phase.ENDED, exit_code=-15, stopped=reason))
+        with pytest.raises(StepFailed, match=text):
+            run_step(task, host)
+        assert (record(host).status, record(host).error_details["fault"]) == ("error", "platform")
+
+    def test_a_step_that_is_refused(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        with pytest.raises(StepFailed, match="refers to secrets"):
+            run_step(changed(task, refusal="Step 'train' refers to secrets"), host)
+        assert record(host).error_details == {"message": "Step 'train' refers to secrets"}
 
     def test_a_state_store_that_is_away_costs_nothing(
         self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
@@ -347,8 +453,6 @@ class TestFaults:
         def gone() -> Any:
             raise ConfigError("/etc/jobs.yaml:3: jobs.executors: must be a list")
 
-        task = step_task(backend, tmp_path)
-        broken = StepTask(**{name: getattr(task, name) for name in task.__slots__} | {"open_backend": gone})
         with pytest.raises(StepFailed, match="jobs.yaml:3"):
-            run_step(broken, host)
+            run_step(changed(step_task(backend, tmp_path), open_backend=gone), host)
         assert record(host).error_details == {"message": "/etc/jobs.yaml:3: jobs.executors: must be a list"}

@@ -1,0 +1,66 @@
+"""A backend that is asked until it answers: an engine that is away costs neither the step nor a try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from nemo_airflow_provider.backends.base import Backend, Observation, Phase
+from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.runner.task import StepHost, StepLeft
+
+T = TypeVar("T")
+
+LIVE = (Phase.PENDING, Phase.RUNNING)
+
+
+class Engine:
+    """The verbs of a backend, patient.
+
+    :param retry_seconds: between two questions to an engine that does not answer
+    """
+
+    def __init__(self, backend: Backend, host: StepHost, retry_seconds: float) -> None:
+        self.backend = backend
+        self._host = host
+        self._retry_seconds = retry_seconds
+
+    def identity(self) -> str:
+        """Names the engine; see `Backend.identity`."""
+        return self._patiently(self.backend.identity)
+
+    def observe(self, key: WorkloadKey) -> Observation:
+        """Look at a workload."""
+        return self._patiently(lambda: self.backend.observe(key))
+
+    def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
+        """Ask for an end."""
+        self._patiently(lambda: self.backend.stop(key, grace_seconds))
+
+    def others(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
+        """Every other workload of the step that the engine knows."""
+        return [other for other in self._patiently(lambda: self.backend.find(key)) if other != key]
+
+    def cleanup(self, key: WorkloadKey) -> None:
+        """Remove what an ended workload left; what stays is removed later by its TTL."""
+        try:
+            self.backend.cleanup(key)
+        except BackendError as error:
+            self._host.note(f"{key.task} could not be cleaned up: {error}")
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """Ask until there is an answer.
+
+        :raises StepLeft: this process had to go first
+        """
+        told = False
+        while True:
+            try:
+                return call()
+            except BackendError as error:
+                if not told:
+                    self._host.note(f"The engine does not answer, asking again: {error}")
+                    told = True
+                if self._host.terminated.wait(self._retry_seconds):
+                    raise StepLeft(str(error)) from error

@@ -1,0 +1,138 @@
+"""From nothing, or from what an earlier try left, to a workload that can be watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nemo_airflow_provider.backends.base import BackendConfig, Observation, Phase, Workload
+from nemo_airflow_provider.errors import BackendError, StartError, Superseded
+from nemo_airflow_provider.logs.store import superseded_start
+from nemo_airflow_provider.model.record import Handle, now
+from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.runner.engine import LIVE, Engine
+from nemo_airflow_provider.runner.environment import environment_of
+from nemo_airflow_provider.runner.journal import Journal
+from nemo_airflow_provider.runner.outcome import Outcome, outcome_of, timed_out
+from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask
+
+_NEVER_STARTED = Outcome(Status.CANCELLED, "Job was cancelled before this step started")
+
+
+class Start:
+    """Begins or adopts the workload of one start of the step.
+
+    :param wait_seconds: between two tries of an engine that has no room
+    """
+
+    def __init__(
+        self,
+        task: StepTask,
+        host: StepHost,
+        journal: Journal,
+        engine: Engine,
+        config: BackendConfig,
+        wait_seconds: float,
+    ) -> None:
+        self._task = task
+        self._host = host
+        self._journal = journal
+        self._engine = engine
+        self._config = config
+        self._wait_seconds = wait_seconds
+        self._identity = engine.identity()
+        self.key = task.key(self._number())
+
+    def _number(self) -> int:
+        """The start to run: a new one only when a clear stopped the last and its worker was then lost."""
+        record = self._journal.record
+        last = record.handle.start if record and record.handle else 0
+        stopped = superseded_start(self._task.storage, self._task.stream)
+        return last if stopped is None or stopped < last else stopped + 1
+
+    def begin_or_adopt(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+        """Have the workload of `key` in the engine.
+
+        :return: how the step ended instead, if it did
+        :raises Superseded: a newer execution of the step is there
+        :raises StepLeft: this worker must go first
+        """
+        record = self._journal.record
+        handle = record.handle if record else None
+        if handle is None or handle.start != self.key.start:
+            return self._begin(asked_to_cancel)
+        if handle.engine != self._identity:
+            gone = Observation(Phase.LOST)
+            return outcome_of(
+                gone,
+                backend=self._engine.backend,
+                engine=handle.engine,
+                cancelled=asked_to_cancel(),
+                expired_ttl=handle.expired_ttl,
+            )
+        if handle.state == "submitting" and self._engine.observe(self.key).phase is Phase.ABSENT:
+            return _NEVER_STARTED if asked_to_cancel() else self._submit(asked_to_cancel)
+        self._host.note(f"Step '{self.key.step}' goes on: {self.key.task} was started by an earlier try")
+        return None
+
+    def _begin(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+        if asked_to_cancel():
+            self._stop_older()
+            return _NEVER_STARTED
+        handle = Handle(state="submitting", engine=self._identity, start=self.key.start)
+        self._journal.begin(handle, self.key.task, self._config.graceful_shutdown_timeout_seconds)
+        self._stop_older()
+        return self._submit(asked_to_cancel)
+
+    def _stop_older(self) -> None:
+        """Stop every workload of earlier executions of the step and wait until they are gone."""
+        others = self._engine.others(self.key)
+        if any((other.generation, other.start) > (self.key.generation, self.key.start) for other in others):
+            raise Superseded(f"a newer execution of step '{self.key.step}' has started already")
+        waiting = [other for other in others if self._engine.observe(other).phase in LIVE]
+        for other in waiting:
+            self._host.note(f"Stopping {other.task} of an earlier execution of step '{other.step}'")
+            self._engine.stop(other, self._config.graceful_shutdown_timeout_seconds)
+        for other in waiting:
+            while self._engine.observe(other).phase in LIVE:
+                self._leave_if_told()
+                self._engine.backend.wait(other, self._wait_seconds, self._host.terminated)
+
+    def _submit(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+        workload = self._workload()
+        while True:
+            try:
+                details = self._engine.backend.submit(workload)
+            except StartError as error:
+                details_of_error = {"error": error.detail} if error.detail else {}
+                return Outcome(Status.ERROR, str(error), error={"message": str(error), **details_of_error})
+            except BackendError as error:
+                seen = self._engine.observe(self.key)
+                if seen.phase is Phase.ABSENT:
+                    if (outcome := self._wait_for_room(str(error), asked_to_cancel)) is not None:
+                        return outcome
+                    continue
+                details = seen.details  # it was started, and the answer was lost
+            self._host.note(f"Step '{self.key.step}' of job '{self._task.job_name}' runs as {self.key.task}")
+            self._journal.submitted(self.key.task, details)
+            return None
+
+    def _workload(self) -> Workload:
+        environment = environment_of(self._task, self.key, self._journal.began_in)
+        return Workload(self.key, self._task.step, environment.system["NEMO_JOB_ATTEMPT_ID"], environment)
+
+    def _wait_for_room(self, reason: str, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+        """Say what is waited for, and wait a little; how the step ended instead, if it did."""
+        self._journal.update(Status.PENDING, reason, {}, self.key.task)
+        self._leave_if_told()
+        if asked_to_cancel():
+            return _NEVER_STARTED
+        record, ttl = self._journal.record, self._config.ttl_seconds_before_active
+        row = record.task(self.key.task) if record else None
+        if row is not None and (now() - row.created_at).total_seconds() > ttl:
+            return Outcome(Status.ERROR, timed_out(ttl), error={"message": timed_out(ttl), "reason": reason})
+        self._host.terminated.wait(self._wait_seconds)
+        return None
+
+    def _leave_if_told(self) -> None:
+        if self._host.terminated.is_set():
+            raise StepLeft("this worker is going away before the step has started")
