@@ -47,7 +47,7 @@ def get_provider_info() -> dict[str, Any]:
                         "is copied to the workspace's DAGs.",
                         "string",
                         '["default"]',
-                        '["default", {"name": "research", "access_control": {"Researchers": {"DAG Runs": ["can_read"]}}}]',
+                        '["default", {"name": "research", "access_control": {"Users": {"DAG Runs": ["can_read"]}}}]',
                     ),
                     "max_shapes": _option(
                         "Most job shapes (ordered step names and profiles) kept as DAGs at once.",

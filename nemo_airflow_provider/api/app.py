@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from nemo_airflow_provider import __version__
 from nemo_airflow_provider.api import jobs, logs, profiles, steps
 from nemo_airflow_provider.errors import Conflict, NemoJobsError
+from nemo_airflow_provider.model.plain import flaw_in
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ async def _ours(_request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    return _answer(422, jsonable_encoder(error.errors(), custom_encoder={ValueError: str}))
+    # The body is told back in part: not those parts that no JSON can hold.
+    problems = [{**item, "input": None} if flaw_in(item.get("input")) else item for item in error.errors()]
+    return _answer(422, jsonable_encoder(problems, custom_encoder={ValueError: str}))
 
 
 async def _http(_request: Request, error: Exception) -> JSONResponse:

@@ -15,6 +15,7 @@ from nemo_airflow_provider.service.airflow import AirflowGateway
 from nemo_airflow_provider.service.control import Control
 from nemo_airflow_provider.service.creation import Creation
 from nemo_airflow_provider.service.gateway import Caller
+from nemo_airflow_provider.service.joblog import Logs
 from nemo_airflow_provider.service.listing import Listing
 from nemo_airflow_provider.service.lookup import Lookup
 
@@ -42,7 +43,12 @@ class Services:
     @property
     def control(self) -> Control:
         """Cancel, delete."""
-        return Control(self.gateway, self.access, self.caller)
+        return Control(self.gateway, self.access, self.caller, settings.storage())
+
+    @property
+    def logs(self) -> Logs:
+        """Logs."""
+        return Logs(self.lookup, self.access, settings.storage())
 
     def creation(self, profiles: ProfileSet) -> Creation:
         """Create."""

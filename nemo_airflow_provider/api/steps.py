@@ -1,6 +1,7 @@
 """Endpoints 14, 15, 17 and 19: steps and tasks, for reading."""
 
 # No `from __future__ import annotations`: FastAPI reads these annotations.
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -50,7 +51,7 @@ def get_task(workspace: str, job: str, step: str, name: str, services: ServicesD
 
 
 def _filter(request: Request) -> StepFilter:
-    """`filter[job]`, `filter[status]`, `filter[source]`: comma lists (contract §4)."""
+    """`filter[job]`, `filter[status]`, `filter[source]`: comma lists (contract §4); a key given again adds to it."""
     asked: dict[str, tuple[str, ...]] = {}
     for key, value in request.query_params.multi_items():
         if not key.startswith("filter["):
@@ -61,7 +62,7 @@ def _filter(request: Request) -> StepFilter:
                 f"The request contains invalid values. filter.{field}: unknown. "
                 "Expected one or more of: job, status, source, task_cleanup_pending."
             )
-        asked[field] = tuple(part.strip() for part in value.split(",") if part.strip())
+        asked[field] = asked.get(field, ()) + tuple(part.strip() for part in value.split(",") if part.strip())
     try:
         statuses = tuple(Status(value) for value in asked.get("status", ()))
     except ValueError as error:
@@ -69,4 +70,17 @@ def _filter(request: Request) -> StepFilter:
             f"The request contains invalid values. filter.status: {error}. "
             f"Expected one or more of: {', '.join(Status)}."
         ) from None
-    return StepFilter(asked.get("job", ()), statuses, asked.get("source", ()))
+    return StepFilter(asked.get("job", ()), statuses, asked.get("source", ()), _pending(asked))
+
+
+def _pending(asked: Mapping[str, tuple[str, ...]]) -> bool | None:
+    """`filter[task_cleanup_pending]`: true or false."""
+    given = {value.lower() for value in asked.get("task_cleanup_pending", ())}
+    if not given:
+        return None
+    if given not in ({"true"}, {"false"}):
+        raise InvalidJob(
+            "The request contains invalid values. filter.task_cleanup_pending: "
+            f"{', '.join(sorted(given))}. Expected one of: true, false."
+        )
+    return given == {"true"}

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from nemo_airflow_provider.model import base58
+
 NAME_PATTERN = r"^[a-z](?!.*--)[a-z0-9\-@.+_]{1,62}(?<!-)$"
 WORKSPACE_PATTERN = r"^[a-z][a-z0-9-]{1,62}$"
-SECRET_NAME_PATTERN = r"^[A-Za-z0-9_-]{1,63}$"
 
 #: Longest job name when no `output_location` is given: its fileset is named `job-fileset-<name>`.
 MAX_NAME_WITHOUT_OUTPUT_LOCATION = 51
 
 DAG_PREFIX = "nemo."
-SWEEP_DAG_ID = "nemo-sweep"
 SHAPE_VARIABLE_PREFIX = "nemo.shape."
 
 _NAME = re.compile(NAME_PATTERN)
@@ -36,7 +36,6 @@ _RESERVED_PREFIX = re.compile(
 _ENCODE = str.maketrans({"@": "A", "+": "P"})
 _DECODE = str.maketrans({"A": "@", "P": "+", "D": ".", "U": "_"})
 _RUN_ID = re.compile(r"^(?P<name>.+?)(?:~(?P<ordinal>[1-9][0-9]{0,8}))?$")
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_BITS = 48
 
@@ -144,24 +143,6 @@ def workspace_of_dag(dag_id: str) -> str | None:
 # --- ids ------------------------------------------------------------------------------------------
 
 
-def _base58(number: int) -> str:
-    digits = ""
-    while number:
-        number, rest = divmod(number, 58)
-        digits = _BASE58[rest] + digits
-    return digits or _BASE58[0]
-
-
-def _from_base58(text: str) -> int:
-    number = 0
-    for character in text:
-        value = _BASE58.find(character)
-        if value < 0:
-            raise ValueError(f"{text!r} is not base 58")
-        number = number * 58 + value
-    return number
-
-
 def run_key(dag_id: str, run_id: str, run_after: datetime) -> str:
     """The identity of one run: base 58 of its microsecond and 48 bits of a hash.
 
@@ -174,7 +155,7 @@ def run_key(dag_id: str, run_id: str, run_after: datetime) -> str:
         raise ValueError("run_after must have a zone")
     micros = (run_after - _EPOCH) // timedelta(microseconds=1)
     digest = hashlib.sha256(f"{dag_id}\n{run_id}".encode()).digest()[: _HASH_BITS // 8]
-    return _base58((max(micros, 0) << _HASH_BITS) | int.from_bytes(digest, "big"))
+    return base58.encode((max(micros, 0) << _HASH_BITS) | int.from_bytes(digest, "big"))
 
 
 def run_after_of(key: str) -> datetime:
@@ -182,14 +163,14 @@ def run_after_of(key: str) -> datetime:
 
     :raises ValueError: not a run key
     """
-    micros = _from_base58(key) >> _HASH_BITS
+    micros = base58.decode(key) >> _HASH_BITS
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         raise ValueError(f"{key!r} is not a run key") from None
 
 
-_JOB_ID = re.compile(rf"^platform-job-([{_BASE58}]{{8,24}})$")
+_JOB_ID = re.compile(rf"^platform-job-([{base58.ALPHABET}]{{8,24}})$")
 
 
 def job_id(key: str) -> str:
@@ -237,17 +218,6 @@ def task_id(key: str, name: str) -> str:
 def fileset_name(job: str, output_location: str | None = None) -> str:
     """Where a job's artifacts live: its `output_location`, else its own `job-fileset-<name>`."""
     return output_location or f"job-fileset-{job}"
-
-
-def short_name(*parts: str, limit: int = 63) -> str:
-    """A DNS-label-safe, injective name of at most `limit` characters: readable head, hash tail.
-
-    For containers, Jobs and label values. Parts are joined before hashing with a separator no part can hold,
-    so `("a-b", "c")` and `("a", "b-c")` differ.
-    """
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
-    readable = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
-    return f"{readable[: limit - 11].rstrip('-')}-{digest}".lstrip("-")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,10 +7,11 @@ break an older reader, and values they cannot read at all: Airflow's own API let
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
 
 from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.status import Action, Status
@@ -27,9 +28,25 @@ def step_key(generation: int) -> str:
     return f"step/{generation}"
 
 
+def generation_of_key(key: str) -> int | None:
+    """The inverse of `step_key`; None for another key."""
+    match = re.fullmatch(r"step/(0|[1-9][0-9]{0,8})", key, re.ASCII)
+    return int(match[1]) if match else None
+
+
 def generation_of(max_tries: int) -> int:
     """The generation of a task instance: grows when the step is cleared after it ran."""
     return max(0, max_tries - STEP_RETRIES)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("no such moment in UTC") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
 class _Stored(BaseModel):
@@ -60,8 +77,8 @@ class TaskRecord(_Stored):
     status_details: dict[str, Any] = Field(default_factory=dict)
     error_details: dict[str, Any] = Field(default_factory=dict)
     error_stack: str | None = None
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
+    created_at: Moment
+    updated_at: Moment
 
 
 class StepRecord(_Stored):
@@ -76,10 +93,10 @@ class StepRecord(_Stored):
     status: Status
     status_details: dict[str, Any] = Field(default_factory=dict)
     error_details: dict[str, Any] = Field(default_factory=dict)
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
-    started_at: AwareDatetime | None = None
-    ended_at: AwareDatetime | None = None
+    created_at: Moment
+    updated_at: Moment
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
     grace_seconds: float = 0
     handle: Handle | None = None
     tasks: list[TaskRecord] = Field(default_factory=list)
@@ -97,7 +114,7 @@ class Intent(_Stored):
 
     action: Action
     by: str | None = None
-    at: AwareDatetime
+    at: Moment
     clear_number: int = 0
 
     def binds(self, clear_number: int) -> bool:

@@ -1,12 +1,11 @@
 """The job a person writes: request body and `platform_spec` (job specification contract §1 and §2).
 
-Unknown keys are accepted, as upstream does; `unknown_keys` names them so that a typo does not pass unseen.
+Unknown keys are accepted, as upstream does; `body.unknown_keys` names them so that a typo does not pass unseen.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator, model_validator
@@ -161,11 +160,6 @@ class StepSpec(_Wire):
     config: dict[str, Any] = Field(default_factory=dict)
     lifecycle: Lifecycle = Field(default_factory=Lifecycle)
 
-    @property
-    def resources(self) -> ComputeResources | None:
-        """Resources of a container step; None for a process."""
-        return None if isinstance(self.executor, ProcessExecutor) else self.executor.resources
-
 
 class PlatformSpec(_Wire):
     """The ordered steps of a job."""
@@ -184,10 +178,6 @@ class PlatformSpec(_Wire):
     def shape(self) -> list[tuple[str, str, str]]:
         """(step name, provider, profile) of each step, in order: what makes two jobs share a DAG."""
         return [(step.name, step.executor.provider, step.executor.profile) for step in self.steps]
-
-    def step(self, name: str) -> StepSpec | None:
-        """The step of that name."""
-        return next((step for step in self.steps if step.name == name), None)
 
 
 _OUTPUT_LOCATION = re.compile(names.NAME_PATTERN)
@@ -246,35 +236,3 @@ class JobRequest(JobSpec):
                     "job's artifact fileset is named 'job-fileset-<name>'"
                 )
         return self
-
-
-def generated_name(source: str, suffix: str) -> str:
-    """A job name from the body's `source` (contract §1.1).
-
-    :param suffix: 8 lower-case letters or digits that make it unique
-    """
-    readable = re.sub(r"[^a-z0-9@.+_]+", "-", source.lower())
-    readable = re.sub(r"^[^a-z]+", "", readable)[:20].rstrip("-")
-    return f"{readable or 'job'}-{suffix}"
-
-
-#: Free-form parts of a body: their keys are the author's own.
-_FREE = {"spec", "ownership", "custom_fields", "config"}
-
-
-def unknown_keys(given: Any, known: Any, path: str = "") -> Iterator[str]:
-    """Paths of keys that were given and that the validated model does not know.
-
-    :param given: the body as it came
-    :param known: the validated model, dumped
-    """
-    if isinstance(given, dict) and isinstance(known, dict):
-        for key, value in given.items():
-            here = f"{path}.{key}" if path else str(key)
-            if key not in known:
-                yield here
-            elif key not in _FREE:
-                yield from unknown_keys(value, known[key], here)
-    elif isinstance(given, list) and isinstance(known, list):
-        for index, (value, counterpart) in enumerate(zip(given, known, strict=False)):
-            yield from unknown_keys(value, counterpart, f"{path}.{index}")

@@ -63,12 +63,13 @@ def may_follow(before: Status, after: Status) -> bool:
 
 
 #: Airflow's task-instance states by what they mean for a step. `None` is a task the scheduler has not looked at.
-_WAITING: frozenset[str | None] = frozenset({None, "scheduled", "queued"})
+WAITING: frozenset[str | None] = frozenset({None, "scheduled", "queued"})
 _HELD = frozenset({"running", "deferred"})
 _BETWEEN_TRIES = frozenset({"up_for_retry", "up_for_reschedule"})
-_NEVER_RAN = frozenset({"upstream_failed", "skipped", "removed"})
+#: Airflow passed it over, or took it back between two tries of it (a run marked failed skips such tasks).
+_PASSED_OVER = frozenset({"upstream_failed", "skipped", "removed"})
 TASK_STATES: frozenset[str | None] = (
-    _WAITING | _HELD | _BETWEEN_TRIES | _NEVER_RAN | {"success", "failed", "restarting", "awaiting_input"}
+    WAITING | _HELD | _BETWEEN_TRIES | _PASSED_OVER | {"success", "failed", "restarting", "awaiting_input"}
 )
 
 _ASKED = {Action.CANCEL: _S.CANCELLING, Action.PAUSE: _S.PAUSING}
@@ -80,7 +81,7 @@ def step_status(task_state: str | None, intent: Action | None, record: Status | 
     :param task_state: Airflow's state of its task instance
     :param intent: what was asked of this attempt and not taken back
     :param record: status in the record of the step's current generation; None when it has not run in it
-    :param over: the workload of a failed task instance has had all its grace, so nothing is still stopping
+    :param over: the workload of a task instance that Airflow ended has had all its grace: nothing is still stopping
     :raises ValueError: a state that Airflow does not have
     """
     if task_state not in TASK_STATES:
@@ -89,8 +90,8 @@ def step_status(task_state: str | None, intent: Action | None, record: Status | 
         return _S.COMPLETED
     if task_state == "failed":
         return _failed(intent, record, over)
-    if task_state in _NEVER_RAN:
-        return _S.CANCELLED
+    if task_state in _PASSED_OVER:
+        return _passed_over(intent, record, over)
     if task_state == "awaiting_input":
         return {Action.CANCEL: _S.CANCELLING, Action.RESUME: _S.RESUMING}.get(intent or Action.PAUSE, _S.PAUSED)
     if task_state == "restarting":  # the record belongs to the execution that is being stopped
@@ -110,6 +111,12 @@ def _failed(intent: Action | None, record: Status | None, over: bool) -> Status:
     if not over:
         return _S.CANCELLING  # marked failed in Airflow, or cancelled: the workload is being stopped
     return _S.CANCELLED if intent is Action.CANCEL else _S.ERROR
+
+
+def _passed_over(intent: Action | None, record: Status | None, over: bool) -> Status:
+    if record is None:
+        return _S.CANCELLED
+    return record if record.terminal else _failed(intent, record, over)
 
 
 def _lost_worker(intent: Action | None, record: Status | None) -> Status:
@@ -147,9 +154,10 @@ def job_status(run_state: str, steps: Sequence[Status], *, intent: Action | None
     :param steps: status of each step of the spec, in order
     :param intent: what was asked of this attempt and not taken back
     """
-    if run_state == "success":
+    if run_state == "success" and _ENDS.isdisjoint(steps):
         return _S.COMPLETED
-    if run_state == "failed":
+    if run_state in ("success", "failed"):
+        # To Airflow a run whose last step was skipped is a success, and its scheduler may say so over a mark.
         return _ended(steps, intent)
     for index, status in enumerate(steps):
         if status is _S.COMPLETED:

@@ -12,6 +12,7 @@ from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.backends.registry import create_backend
 from nemo_airflow_provider.errors import BackendError, InvalidJob
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.record import generation_of
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.profiles import load_profiles
@@ -28,6 +29,8 @@ def job_of_conf(dag_id: str, run_id: str, conf: object) -> JobSpec:
     """
     if names.job_name_of(run_id) is None:
         raise InvalidJob(f"Run id '{run_id}' is not a job name: submit jobs with `nemo jobs create` or the jobs API.")
+    if (flaw := flaw_in(conf)) is not None:
+        raise InvalidJob(f"The run's conf is not a valid job: {flaw}")
     try:
         job = JobSpec.model_validate(conf or {})
     except ValidationError as error:

@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 from nemo_airflow_provider.model.record import (
     INTENT_KEY,
     Handle,
-    Intent,
     StepRecord,
     TaskRecord,
     now,
+    parse_intent,
+    parse_record,
     step_key,
 )
 from nemo_airflow_provider.model.status import Action, Status, may_follow
@@ -40,7 +41,8 @@ class Journal:
         :raises StepLeft: the state store did not answer until this process had to go
         """
         value = self._insist(lambda: self._host.load(self._key))
-        self.record = None if value is None else StepRecord.model_validate(value)
+        # One that somebody overwrote is as good as none: the workload is found by its name then.
+        self.record = parse_record(value)
         return self.record
 
     @property
@@ -147,10 +149,8 @@ class Journal:
             value = self._host.load(INTENT_KEY)
         except StoreUnavailable:
             return None
-        if value is None:
-            return None
-        intent = Intent.model_validate(value)
-        return intent.action if intent.binds(self.began_in) else None
+        intent = parse_intent(value)
+        return intent.action if intent and intent.binds(self.began_in) else None
 
     def _begun(self) -> StepRecord:
         """The record, made if this is the first word about the generation."""

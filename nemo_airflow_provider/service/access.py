@@ -50,19 +50,25 @@ class Access:
         """
         if not self.readable(workspace):
             raise InvalidJob(f"Workspace '{workspace}' does not exist. Please create the workspace first.")
-        self.require(Right.CREATE, workspace, [names.anchor_dag_id(workspace)])
+        self.require(Right.CREATE, workspace, names.anchor_dag_id(workspace))
 
-    def require(self, right: Right, workspace: str, dag_ids: Iterable[str]) -> None:
-        """Check a right on each of the DAGs.
+    def may(self, right: Right, workspace: str, dag_id: str) -> bool:
+        """Whether both the workspace's anchor and the DAG of a shape grant a right."""
+        asked = dict.fromkeys((names.anchor_dag_id(workspace), dag_id))
+        return all(self._gateway.allows(self._caller, right, each) for each in asked)
 
-        :raises Forbidden: one of them refuses
+    def require(self, right: Right, workspace: str, dag_id: str) -> None:
+        """Check what `may` answers.
+
+        :raises Forbidden: it is no
         """
-        if not all(self._gateway.allows(self._caller, right, dag_id) for dag_id in dag_ids):
-            verb = _VERBS[right]
-            raise Forbidden(
-                f"You may read workspace '{workspace}' but not {verb} jobs there. "
-                f"Ask for the right on the DAG {names.anchor_dag_id(workspace)}."
-            )
+        if self.may(right, workspace, dag_id):
+            return
+        wanted = " and ".join(dict.fromkeys((names.anchor_dag_id(workspace), dag_id)))
+        raise Forbidden(
+            f"You may read workspace '{workspace}' but not {_VERBS[right]} jobs there. "
+            f"Ask for the right on the DAG {wanted}."
+        )
 
     def visible(self, dag_ids: Iterable[str]) -> set[str]:
         """Those of the DAGs whose runs the caller may read."""

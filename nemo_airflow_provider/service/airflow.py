@@ -19,7 +19,15 @@ from airflow.models.dag import DagModel
 from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider import settings
-from nemo_airflow_provider.errors import BadRequest, Conflict, Forbidden, NemoJobsError, NotFound, Unavailable
+from nemo_airflow_provider.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    InvalidJob,
+    NemoJobsError,
+    NotFound,
+    Unavailable,
+)
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.service import database
 from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState
@@ -36,6 +44,9 @@ _QUESTIONS: dict[Right, tuple[str, DagAccessEntity]] = {
 #: A parse that had begun before our request eats it, so it is asked for again.
 _ASK_AGAIN_SECONDS = 2.0
 _SHAPE_SECONDS = 30.0
+
+#: For one call of Airflow's API: whoever waits for it may hold a job's lock.
+_CALL_SECONDS = 60.0
 
 
 class AirflowGateway:
@@ -56,9 +67,9 @@ class AirflowGateway:
             )
         )
 
-    def runs_named(self, workspace: str, run_id: str) -> Sequence[RunRow]:
+    def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
         """See `Gateway`."""
-        return database.runs_named(workspace, run_id)
+        return database.runs_named(workspace, name)
 
     def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
         """See `Gateway`."""
@@ -91,20 +102,14 @@ class AirflowGateway:
         anchor = names.anchor_dag_id(names.workspace_of_dag(dag_id) or "")
         deadline = time.monotonic() + _SHAPE_SECONDS
         ask_at = 0.0
+        known = True
         while not await run_in_threadpool(database.dag_is_ready, dag_id):
             moment = time.monotonic()
             if moment > deadline:
-                raise Unavailable(
-                    f"Airflow has not read the new job shape {dag_id} within {_SHAPE_SECONDS:g} s. Is the "
-                    "dag-processor running? Nothing was created; try again."
-                )
+                raise Unavailable(_unread_text(dag_id) if known else _unknown_text(anchor))
             if moment >= ask_at:
-                if not await run_in_threadpool(database.request_parse, anchor):
-                    raise Unavailable(
-                        f"Airflow does not know the DAG {anchor}. Is the dag-processor running, and does "
-                        "[dag_processor] dag_bundle_config_list name "
-                        "nemo_airflow_provider.dags.bundle.JobsDagBundle? Nothing was created."
-                    )
+                # Right after its start Airflow has not read our file even once, and needs no asking to do so.
+                known = await run_in_threadpool(database.request_parse, anchor)
                 ask_at = moment + _ASK_AGAIN_SECONDS
             await asyncio.sleep(0.05)
 
@@ -133,12 +138,37 @@ class AirflowGateway:
         # The same cache key as Airflow's own entry point uses, so that no second app is built.
         app = cached_app(apps=os.environ.get("AIRFLOW_API_APPS", "all"))
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://airflow") as client:
-            answer = await client.request(method, f"/api/v2{path}", json=body, headers=dict(caller.headers), timeout=60)
+        try:
+            # A transport in process knows no timeout of its own.
+            async with (
+                asyncio.timeout(_CALL_SECONDS),
+                httpx.AsyncClient(transport=transport, base_url="http://airflow") as client,
+            ):
+                answer = await client.request(method, f"/api/v2{path}", json=body, headers=dict(caller.headers))
+        except TimeoutError:
+            raise Unavailable(
+                f"Airflow has not answered {method} {path} within {_CALL_SECONDS:g} s. Look whether it was done "
+                "before you try again."
+            ) from None
         if answer.is_success:
             result: dict[str, Any] = answer.json()
             return result
         raise _refusal(answer)
+
+
+def _unread_text(dag_id: str) -> str:
+    return (
+        f"Airflow has not read the new job shape {dag_id} within {_SHAPE_SECONDS:g} s. Is the dag-processor running? "
+        "Nothing was created; try again."
+    )
+
+
+def _unknown_text(anchor: str) -> str:
+    return (
+        f"Airflow does not know the DAG {anchor}. Is the dag-processor running, and does "
+        "[dag_processor] dag_bundle_config_list name nemo_airflow_provider.dags.bundle.JobsDagBundle? "
+        "Nothing was created."
+    )
 
 
 def _store_shape(dag_id: str, value: str) -> bool:
@@ -162,15 +192,17 @@ def _store_shape(dag_id: str, value: str) -> bool:
 
 def _refusal(answer: httpx.Response) -> NemoJobsError:
     """Airflow's refusal as one of ours."""
-    try:
-        detail = answer.json().get("detail")
-    except ValueError:
-        detail = answer.text[:500]
-    text = detail if isinstance(detail, str) else str(detail)
     kinds: dict[int, type[NemoJobsError]] = {
         400: BadRequest,
         403: Forbidden,
         404: NotFound,
         409: Conflict,
+        422: InvalidJob,
     }
-    return kinds.get(answer.status_code, NemoJobsError)(f"Airflow answered {answer.status_code}: {text}")
+    try:
+        detail = answer.json().get("detail")
+    except (ValueError, AttributeError):
+        detail = None
+    # Anything but a sentence is a report of the database or of a validator: not for who asked, and not the wire's form.
+    text = f": {detail}" if isinstance(detail, str) else ". Its log says why."
+    return kinds.get(answer.status_code, NemoJobsError)(f"Airflow answered {answer.status_code}{text}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider.errors import Conflict, NemoJobsError
+from nemo_airflow_provider.logs.store import remove_run
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import DELETED_KEY, INTENT_KEY, Intent, now
 from nemo_airflow_provider.model.status import Action, Status
@@ -17,14 +22,33 @@ from nemo_airflow_provider.service.gateway import Caller, Gateway, Right
 from nemo_airflow_provider.service.lookup import Lookup
 from nemo_airflow_provider.service.view import JobView
 
+#: Between the record of a completed step and Airflow's word for it lie 0.1 to 0.3 s.
+_END_SECONDS = 3.0
+
 
 class Control:
-    """Changes jobs for one caller."""
+    """Changes jobs for one caller.
 
-    def __init__(self, gateway: Gateway, access: Access, caller: Caller) -> None:
+    :param storage: where logs are
+    :param clock: seconds, for waiting with `sleep`
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        access: Access,
+        caller: Caller,
+        storage: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._gateway = gateway
         self._access = access
         self._caller = caller
+        self._storage = storage
+        self._clock = clock
+        self._sleep = sleep
         self._lookup = Lookup(gateway, access)
 
     async def cancel(self, workspace: str, identifier: str) -> dict[str, Any]:
@@ -34,25 +58,42 @@ class Control:
         :raises NotFound: no such job
         :raises Forbidden: not this caller's to cancel
         """
-        view = await run_in_threadpool(self._lookup.job, workspace, identifier)
-        await run_in_threadpool(self._access.require, Right.UPDATE, workspace, [view.run.dag_id])
-        if view.status.terminal or view.status is Status.CANCELLING:
-            return render.job(view)
-        async with self._gateway.name_lock(workspace, view.name):
-            await run_in_threadpool(self._write_intent, view, Action.CANCEL)
-        view = await run_in_threadpool(self._lookup.job, workspace, identifier)
-        if view.run.state == "queued" and all(step.record is None for step in view.all_steps):
-            view = await self._end_unstarted(view)
+        async with self._held(Right.UPDATE, workspace, identifier) as view:
+            if view.status.terminal:
+                return render.job(view)
+            if view.status is not Status.CANCELLING:
+                await run_in_threadpool(self._write_intent, view, Action.CANCEL)
+        view = await self._past_an_end(workspace, view.id)
+        if not view.status.terminal and view.waits:
+            view = await self._end_waiting(view)
         return render.job(view)
 
-    async def _end_unstarted(self, view: JobView) -> JobView:
-        """End a run at once that has not begun any step; one that begins meanwhile reads the intent itself."""
+    @asynccontextmanager
+    async def _held(self, right: Right, workspace: str, identifier: str) -> AsyncIterator[JobView]:
+        """The job under its name's lock: the one that the right was asked for, whatever took the name before."""
+        name = (await run_in_threadpool(self._lookup.job, workspace, identifier)).name
+        async with self._gateway.name_lock(workspace, name):
+            view = await run_in_threadpool(self._lookup.job, workspace, identifier)
+            await run_in_threadpool(self._access.require, right, workspace, view.run.dag_id)
+            yield view
+
+    async def _past_an_end(self, workspace: str, identifier: str) -> JobView:
+        """The job as it is; where a step is just ending well, as it is once Airflow has noted that."""
+        deadline = self._clock() + _END_SECONDS
+        while True:
+            view = await run_in_threadpool(self._lookup.job, workspace, identifier)
+            if not view.changes_step or self._clock() > deadline:
+                return view
+            await self._sleep(0.1)
+
+    async def _end_waiting(self, view: JobView) -> JobView:
+        """End a run at once that has no step at work; one that begins meanwhile reads the intent itself."""
         try:
             await self._gateway.mark_failed(self._caller, view.run)
         except NemoJobsError:
             # It began, ended or was deleted meanwhile: the intent does the rest.
             return view
-        return await run_in_threadpool(self._lookup.job, view.workspace, view.name)
+        return await run_in_threadpool(self._lookup.job, view.workspace, view.id)
 
     def _write_intent(self, view: JobView, action: Action) -> None:
         intent = Intent(action=action, by=self._caller.name, at=now(), clear_number=view.run.clear_number).model_dump(
@@ -61,16 +102,14 @@ class Control:
         task_ids = [names.task_id_of(step.name) for step in view.spec.platform_spec.steps]
         self._gateway.write_value(view.run, task_ids, INTENT_KEY, intent)
 
-    async def delete(self, workspace: str, identifier: str, remove_logs: Callable[[str, str], None]) -> None:
+    async def delete(self, workspace: str, identifier: str) -> None:
         """Hide a job that is over, free its name and remove its log.
 
-        :param remove_logs: removes the log of (workspace, run key)
+        :raises NotFound: no such job
+        :raises Forbidden: not this caller's to delete
         :raises Conflict: it is not over
         """
-        view = await run_in_threadpool(self._lookup.job, workspace, identifier)
-        await run_in_threadpool(self._access.require, Right.DELETE, workspace, [view.run.dag_id])
-        async with self._gateway.name_lock(workspace, view.name):
-            view = await run_in_threadpool(self._lookup.job, workspace, identifier)
+        async with self._held(Right.DELETE, workspace, identifier) as view:
             if not view.status.terminal:
                 raise Conflict(
                     f"Cannot delete job '{view.name}' while it is '{view.status}'. Cancel the job and wait for it "
@@ -79,4 +118,4 @@ class Control:
             first = names.task_id_of(view.spec.platform_spec.steps[0].name)
             mark = {"by": self._caller.name, "at": now().isoformat()}
             await run_in_threadpool(self._gateway.write_value, view.run, [first], DELETED_KEY, mark)
-        await run_in_threadpool(remove_logs, workspace, view.key)
+        await run_in_threadpool(remove_run, self._storage, workspace, view.key)

@@ -11,8 +11,9 @@ from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider.errors import Conflict, InvalidJob
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.body import generated_name, unknown_keys
 from nemo_airflow_provider.model.shape import shape_of
-from nemo_airflow_provider.model.spec import JobRequest, JobSpec, generated_name, unknown_keys
+from nemo_airflow_provider.model.spec import JobRequest, JobSpec
 from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.profiles import ProfileSet
 from nemo_airflow_provider.service import render
@@ -56,12 +57,16 @@ class Creation:
         shape = shape_of(workspace, spec.platform_spec.shape())
         await self._gateway.ensure_shape(shape.dag_id, shape.dumps())
         # The shape's DAG exists now, and may have permissions of its own.
-        await run_in_threadpool(self._access.require, Right.CREATE, workspace, [shape.dag_id])
+        await run_in_threadpool(self._access.require, Right.CREATE, workspace, shape.dag_id)
         conf = spec.model_dump(mode="json") | ({"warnings": warnings} if warnings else {})
         async with self._gateway.name_lock(workspace, name):
             run_id = await run_in_threadpool(self._free_run_id, workspace, name)
-            row = await self._gateway.trigger(self._caller, shape.dag_id, run_id, conf)
-        return render.job(JobView(row, RunState(), spec, tuple(warnings)), Status.CREATED)
+            try:
+                row = await self._gateway.trigger(self._caller, shape.dag_id, run_id, conf)
+            except Conflict:
+                # Airflow's own door knows no lock of ours: somebody took the run id there a moment ago.
+                raise _taken_error(workspace, name) from None
+        return render.job(JobView(row, RunState(), spec, row.run_after, tuple(warnings)), Status.CREATED)
 
     def _checked(self, request: JobRequest, given: Mapping[str, Any]) -> tuple[JobSpec, list[str]]:
         """The specification that will run, and what the author should know of it."""
@@ -75,11 +80,11 @@ class Creation:
         return spec, list(warnings)
 
     def _taken(self, workspace: str, name: str) -> bool:
-        return any(not row.deleted for row in self._gateway.runs_named(workspace, names.run_id_of(name)))
+        return any(not row.deleted for row in self._gateway.runs_named(workspace, name))
 
     def _free_run_id(self, workspace: str, name: str) -> str:
         """The run id to use; call it under the name's lock."""
-        rows = self._gateway.runs_named(workspace, names.run_id_of(name))
+        rows = self._gateway.runs_named(workspace, name)
         if any(not row.deleted for row in rows):
             raise _taken_error(workspace, name)
         return names.run_id_of(name, max((names.ordinal_of(row.run_id) for row in rows), default=0) + 1)

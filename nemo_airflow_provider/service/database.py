@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from airflow.models.dag import DagModel
 from airflow.models.dagbag import DagPriorityParsingRequest
 from airflow.models.dagrun import DagRun
-from airflow.models.log import Log
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
@@ -25,18 +24,20 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.record import DELETED_KEY
+from nemo_airflow_provider.model.record import (
+    DELETED_KEY,
+    INTENT_KEY,
+    generation_of,
+    parse_intent,
+    parse_record,
+    step_key,
+)
 from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.service.audit import who_marked
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
 
-#: Audit-log events by which a person ends a run or a step in Airflow.
-MARKING_EVENTS = (
-    "patch_dag_run",
-    "bulk_dag_runs",
-    "patch_task_instance",
-    "bulk_task_instances",
-    "patch_task_group_instances",
-)
+#: Runs read by one query: two ids of each stay below the 999 parameters of an older SQLite.
+_CHUNK = 400
 
 _DELETED = exists().where(TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key == DELETED_KEY)
 _COLUMNS = (
@@ -76,10 +77,13 @@ def runs_where(workspace: str, narrow: Callable[[Select[Any]], Select[Any]]) -> 
     return [_row(row[:-2], row[-2], bool(row[-1])) for row in rows]
 
 
-def runs_named(workspace: str, run_id: str) -> list[RunRow]:
-    """Runs of one name, in any shape and ordinal."""
+def runs_named(workspace: str, name: str) -> list[RunRow]:
+    """Runs of one job name, in any shape and ordinal."""
+    run_id = names.run_id_of(name)
     again = DagRun.run_id.startswith(f"{run_id}~", autoescape=True)
-    return runs_where(workspace, lambda statement: statement.where(or_(DagRun.run_id == run_id, again)))
+    rows = runs_where(workspace, lambda statement: statement.where(or_(DagRun.run_id == run_id, again)))
+    # SQLite's LIKE takes the capitals of an encoded name for small letters.
+    return [row for row in rows if names.job_name_of(row.run_id) == name]
 
 
 def runs_made_at(workspace: str, run_after: datetime) -> list[RunRow]:
@@ -96,70 +100,79 @@ def runs_of(workspace: str) -> list[RunRow]:
     return [_row(row[:-2], {"source": row[-2], "project": row[-1]}, False) for row in rows]
 
 
+def _chunks(rows: Sequence[RunRow]) -> Iterator[Sequence[RunRow]]:
+    return (rows[first : first + _CHUNK] for first in range(0, len(rows), _CHUNK))
+
+
 def with_conf(rows: Sequence[RunRow]) -> list[RunRow]:
     """The same runs, read again with their whole conf."""
+    found: dict[int, RunRow] = {}
     with session_scope() as session:
-        statement = select(*_COLUMNS, DagRun.conf).where(DagRun.id.in_([row.pk for row in rows]))
-        found = {row[0]: _row(row[:-1], row[-1], False) for row in session.execute(statement)}
+        for chunk in _chunks(rows):
+            statement = select(*_COLUMNS, DagRun.conf).where(DagRun.id.in_([row.pk for row in chunk]))
+            found |= {row[0]: _row(row[:-1], row[-1], False) for row in session.execute(statement)}
     return [found[row.pk] for row in rows if row.pk in found]
 
 
 def states_of(rows: Sequence[RunRow]) -> dict[int, RunState]:
     """Task instances, state-store values and marks of runs."""
-    if not rows:
-        return {}
-    by_run = {(row.dag_id, row.run_id): row.pk for row in rows}
-    tasks: dict[int, dict[str, TaskRow]] = defaultdict(dict)
-    values: dict[int, dict[tuple[str, str], Any]] = defaultdict(dict)
+    states: dict[int, RunState] = {}
     with session_scope() as session:
-        statement = select(
-            TaskInstance.dag_id,
-            TaskInstance.run_id,
-            TaskInstance.task_id,
-            TaskInstance.state,
-            TaskInstance.max_tries,
-            TaskInstance.start_date,
-            TaskInstance.end_date,
-            TaskInstance.updated_at,
-        ).where(
-            TaskInstance.dag_id.in_({row.dag_id for row in rows}),
-            TaskInstance.run_id.in_({row.run_id for row in rows}),
-        )
-        for dag_id, run_id, *columns in session.execute(statement):
-            if (pk := by_run.get((dag_id, run_id))) is not None:
-                tasks[pk][columns[0]] = TaskRow(*columns)
-        stored = select(
-            TaskStateStoreModel.dag_run_id,
-            TaskStateStoreModel.task_id,
-            TaskStateStoreModel.key,
-            TaskStateStoreModel.value,
-        ).where(TaskStateStoreModel.dag_run_id.in_([row.pk for row in rows]))
-        for pk, task_id, key, value in session.execute(stored):
-            values[pk][task_id, key] = json.loads(value)
-        marks = {row.pk: _mark(session, row) for row in rows if row.state == "failed" and _is_silent(values[row.pk])}
-    return {row.pk: RunState(tasks[row.pk], values[row.pk], marks.get(row.pk)) for row in rows}
+        for chunk in _chunks(rows):
+            tasks, values = _tasks(session, chunk), _values(session, chunk)
+            unexplained = [
+                row for row in chunk if row.state == "failed" and not _is_explained(row, tasks[row.pk], values[row.pk])
+            ]
+            marks = who_marked(session, unexplained)
+            states |= {row.pk: RunState(tasks[row.pk], values[row.pk], marks.get(row.pk)) for row in chunk}
+    return states
 
 
-def _is_silent(values: Mapping[tuple[str, str], Any]) -> bool:
-    """Whether no step of a failed run says why: somebody may have marked it."""
-    ends = (Status.ERROR, Status.CANCELLED)
-    return not any(isinstance(value, dict) and value.get("status") in ends for value in values.values())
-
-
-def _mark(session: Session, row: RunRow) -> str | None:
-    """Who marked a failed run, or a step of it, since its attempt began."""
-    statement = (
-        select(Log.owner)
-        .where(
-            Log.dag_id == row.dag_id,
-            Log.run_id == row.run_id,
-            Log.event.in_(MARKING_EVENTS),
-            Log.dttm >= (row.start_date or row.run_after),
-        )
-        .order_by(Log.id.desc())
-        .limit(1)
+def _tasks(session: Session, rows: Sequence[RunRow]) -> dict[int, dict[str, TaskRow]]:
+    by_run = {(row.dag_id, row.run_id): row.pk for row in rows}
+    found: dict[int, dict[str, TaskRow]] = defaultdict(dict)
+    statement = select(
+        TaskInstance.dag_id,
+        TaskInstance.run_id,
+        TaskInstance.task_id,
+        TaskInstance.state,
+        TaskInstance.max_tries,
+        TaskInstance.start_date,
+        TaskInstance.end_date,
+        TaskInstance.updated_at,
+    ).where(
+        TaskInstance.dag_id.in_({row.dag_id for row in rows}),
+        TaskInstance.run_id.in_({row.run_id for row in rows}),
     )
-    return session.scalar(statement)
+    for dag_id, run_id, *columns in session.execute(statement):
+        if (pk := by_run.get((dag_id, run_id))) is not None:
+            found[pk][columns[0]] = TaskRow(*columns)
+    return found
+
+
+def _values(session: Session, rows: Sequence[RunRow]) -> dict[int, dict[tuple[str, str], Any]]:
+    found: dict[int, dict[tuple[str, str], Any]] = defaultdict(dict)
+    statement = select(
+        TaskStateStoreModel.dag_run_id,
+        TaskStateStoreModel.task_id,
+        TaskStateStoreModel.key,
+        TaskStateStoreModel.value,
+    ).where(TaskStateStoreModel.dag_run_id.in_([row.pk for row in rows]))
+    for pk, task_id, key, text in session.execute(statement):
+        # Not only we write there: whatever is no JSON is nothing.
+        with suppress(ValueError, RecursionError):
+            found[pk][task_id, key] = json.loads(text)
+    return found
+
+
+def _is_explained(row: RunRow, tasks: Mapping[str, TaskRow], values: Mapping[tuple[str, str], Any]) -> bool:
+    """Whether a step in error or an intent says why this attempt failed; else somebody may have marked it."""
+    for task_id, task in tasks.items():
+        record = parse_record(values.get((task_id, step_key(generation_of(task.max_tries)))))
+        if record is not None and record.status is Status.ERROR:
+            return True
+    intents = (parse_intent(value) for (_, key), value in values.items() if key == INTENT_KEY)
+    return any(intent is not None and intent.binds(row.clear_number) for intent in intents)
 
 
 def write_value(row: RunRow, task_ids: Collection[str], key: str, value: Any) -> None:

@@ -12,11 +12,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nemo_airflow_provider.errors import BadRequest
+from nemo_airflow_provider.model.plain import flaw_in
 
 Record = Mapping[str, Any]
 Predicate = Callable[[Record], bool]
 
 FIELDS = ("id", "name", "workspace", "project", "source", "status", "created_at", "updated_at")
+
+#: What people are told who use another of the contract's spellings.
+JSON_ONLY = """Give the filter as JSON, for example filter={"status": ["completed", "error"]}."""
+
 _TIMES = frozenset({"created_at", "updated_at"})
 _LOGIC = frozenset({"$and", "$or", "$not"})
 
@@ -71,10 +76,16 @@ def parse_filter(text: str) -> Filter:
 
     :raises BadRequest: not a JSON object, an unknown field or operator, a value of the wrong kind
     """
+    if not text.lstrip().startswith(("{", "[")):
+        raise BadRequest(f"Text filters are not supported yet. {JSON_ONLY}")
     try:
         data = json.loads(text)
     except ValueError as error:
         raise BadRequest(f"Invalid JSON in filter parameter: {error}") from error
+    except RecursionError:
+        raise BadRequest("Invalid JSON in filter parameter: it is nested too deeply") from None
+    if flaw := flaw_in(data):
+        raise BadRequest(f"Invalid JSON in filter parameter: {flaw}")
     if not isinstance(data, dict):
         raise BadRequest("Invalid JSON in filter parameter: an object is wanted")
     fields: set[str] = set()

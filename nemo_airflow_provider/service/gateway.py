@@ -84,8 +84,8 @@ class Gateway(Protocol):
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
         """Ask Airflow's auth manager."""
 
-    def runs_named(self, workspace: str, run_id: str) -> Sequence[RunRow]:
-        """Runs with this run id, or this run id and `~n`, in any shape; newest first, deleted ones too, with conf."""
+    def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
+        """Runs of this job name, in any shape; newest first, deleted ones too, with conf."""
 
     def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
         """Runs of the workspace with exactly this `run_after`, deleted ones too, with conf."""

@@ -79,12 +79,17 @@ class Listing:
             views = self._lookup.views(rows)
             chosen = _chosen([(view, _record_of_view(view)) for view in views], request, asked)
             return _echo(page_of(chosen, request, _show), asked)
-        chosen_rows = _chosen([(row, _record_of_row(row)) for row in rows], request, asked)
+        jobs = self._lookup.only_jobs(rows)
+        chosen_rows = _chosen([(row, _record_of_row(row)) for row in jobs], request, asked)
         return _echo(page_of(chosen_rows, request, lambda part: _show(self._lookup.views(part))), asked)
 
     def steps(self, workspace: str, job: str, request: PageRequest, asked: StepFilter) -> dict[str, Any]:
-        """A page of steps of one job, or of all jobs (`-`). An unknown job has none."""
-        views = [view for view in self._lookup.views(self._rows(workspace)) if _is(view, job)]
+        """A page of steps of one job, or of all jobs (`-`). An unknown job has none.
+
+        :raises NotFound: unknown workspace
+        """
+        named = asked.jobs if job == ALL else (job,)
+        views = self._named(workspace, named) if named else self._lookup.views(self._rows(workspace))
         steps = [step for view in views for step in view.steps if asked.matches(view, step.status)]
         field = request.sort.lstrip("-")
         steps.sort(key=lambda step: getattr(step, field), reverse=request.sort.startswith("-"))
@@ -92,29 +97,41 @@ class Listing:
         echo = asked.echo(None if job == ALL else job)
         return {**page, "filter": echo} if echo else page
 
-    def _rows(self, workspace: str) -> list[RunRow]:
+    def _entered(self, workspace: str) -> list[str]:
         if workspace == ALL:
-            wanted = [name for name in self._workspaces if self._access.readable(name)]
-        else:
-            self._access.enter(workspace)
-            wanted = [workspace]
-        rows = [row for name in wanted for row in self._gateway.runs_of(name)]
+            return [name for name in self._workspaces if self._access.readable(name)]
+        self._access.enter(workspace)
+        return [workspace]
+
+    def _named(self, workspace: str, identifiers: Sequence[str]) -> list[JobView]:
+        """Each job once, though it may be asked for by name and by id."""
+        places = self._entered(workspace)
+        found = (self._lookup.find(place, identifier) for place in places for identifier in identifiers)
+        return list({view.key: view for view in found if view is not None}.values())
+
+    def _rows(self, workspace: str) -> list[RunRow]:
+        rows = [row for name in self._entered(workspace) for row in self._gateway.runs_of(name)]
         visible = self._access.visible(row.dag_id for row in rows)
         return [row for row in rows if row.dag_id in visible and names.job_name_of(row.run_id)]
 
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
-    """Filter of the steps list: empty tuples ask nothing."""
+    """Filter of the steps list: empty tuples ask nothing.
+
+    :param pending: whether a task's cleanup is pending; ours never is
+    """
 
     jobs: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
     sources: tuple[str, ...] = ()
+    pending: bool | None = None
 
     def matches(self, view: JobView, status: Status) -> bool:
         """Whether a step of that job and status is wanted."""
         return (
-            (not self.jobs or any(_is(view, job) for job in self.jobs))
+            not self.pending
+            and (not self.jobs or any(_is(view, job) for job in self.jobs))
             and (not self.statuses or status in self.statuses)
             and (not self.sources or view.spec.source in self.sources)
         )
@@ -128,6 +145,8 @@ class StepFilter:
             shown["status"] = ",".join(self.statuses)
         if self.sources:
             shown["source"] = ",".join(self.sources)
+        if self.pending is not None:
+            shown["task_cleanup_pending"] = self.pending
         return shown
 
 

@@ -1,7 +1,8 @@
 """One lock per (workspace, job name), among all API servers of an installation.
 
 Try-locks only, retried with `asyncio.sleep`: waiting inside a thread-pool thread can stop the API server, since the
-holder needs a thread to let go.
+holder needs a thread to let go. Where the database has no locks of its own (SQLite), names share a fixed set of lock
+files. MySQL's branch has not been tried on a MySQL.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import fcntl
 import hashlib
 import os
 import random
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
+import anyio
 from airflow.utils.session import create_session
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -23,7 +26,9 @@ from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider.errors import Unavailable
 
-Release = Callable[[], None]
+#: Holders in this process. Each keeps a database connection and needs another one for its work: when holders had
+#: all of the pool (15 by default), each would wait for the others for ever.
+_HOLDERS = threading.BoundedSemaphore(4)
 
 
 @asynccontextmanager
@@ -32,67 +37,62 @@ async def name_lock(workspace: str, name: str, storage: Path, seconds: float = 3
 
     :param storage: where lock files are, for databases that have no locks of their own
     :param seconds: how long to try
-    :raises Unavailable: another creation of the same name holds it all that time
+    :raises Unavailable: others hold it, or all of this server's `_HOLDERS`, all that time
     """
     deadline = time.monotonic() + seconds
-    while (release := await run_in_threadpool(_try_lock, workspace, name, storage)) is None:
-        if time.monotonic() > deadline:
-            raise Unavailable(
-                f"Another creation of job '{name}' in workspace '{workspace}' has not finished for {seconds:g} s. "
-                "Try again."
-            )
-        await asyncio.sleep(random.uniform(0.01, 0.04))
+    # What a thread has taken is on the stack before the thread ends: a request that is cancelled lets it go.
+    held = ExitStack()
     try:
+        while not await run_in_threadpool(_try_lock, held, workspace, name, storage):
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"Job '{name}' in workspace '{workspace}' could not be changed for {seconds:g} s: other requests "
+                    "create, cancel or delete it, or keep this API server busy. Try again."
+                )
+            await asyncio.sleep(random.uniform(0.01, 0.04))
         yield
     finally:
-        await run_in_threadpool(release)
+        with anyio.CancelScope(shield=True):
+            await run_in_threadpool(held.close)
 
 
-def _try_lock(workspace: str, name: str, storage: Path) -> Release | None:
-    digest = hashlib.sha256(f"{workspace}\n{name}".encode()).digest()
-    # Not create_session() scoped to the thread: the next one in this thread would end it, and the lock with it.
-    session_scope = create_session(scoped=False)
-    session = session_scope.__enter__()
+def _try_lock(held: ExitStack, workspace: str, name: str, storage: Path) -> bool:
+    if not _HOLDERS.acquire(blocking=False):
+        return False
+    with ExitStack() as taken:
+        taken.callback(_HOLDERS.release)
+        # Not create_session() scoped to the thread: the next one in this thread would end it, and the lock with it.
+        session = taken.enter_context(create_session(scoped=False))
+        digest = hashlib.sha256(f"{workspace}\n{name}".encode()).digest()
+        mine = _acquire(session, digest, storage, taken)
+        if mine:
+            held.push(taken.pop_all())
+        return mine
+
+
+def _acquire(session: Session, digest: bytes, storage: Path, taken: ExitStack) -> bool:
+    """Try the lock; what lets it go is on the stack then, above the session that holds it."""
     dialect = session.get_bind().dialect.name
-
-    def close() -> None:
-        session_scope.__exit__(None, None, None)
-
     if dialect == "postgresql":
         key = int.from_bytes(digest[:8], "big", signed=True)
-        held = session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key})
-        return _kept(bool(held), close)
+        return bool(session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}))
     if dialect == "mysql":
-        return _mysql(session, f"nemo:{digest.hex()[:40]}", close)
-    close()
-    return _file_lock(storage / "locks" / digest.hex()[:32])
+        named = {"key": f"nemo:{digest.hex()[:40]}"}
+        if session.scalar(text("SELECT GET_LOCK(:key, 0)"), named) != 1:
+            return False
+        taken.callback(session.execute, text("SELECT RELEASE_LOCK(:key)"), named)
+        return True
+    # One of 256: a file for each name would stay for ever, as removing one that others wait for breaks the lock.
+    return _lock_file(storage / "locks" / digest.hex()[:2], taken)
 
 
-def _kept(held: bool, close: Release) -> Release | None:
-    if held:
-        return close
-    close()
-    return None
-
-
-def _mysql(session: Session, key: str, close: Release) -> Release | None:
-    if session.scalar(text("SELECT GET_LOCK(:key, 0)"), {"key": key}) != 1:
-        close()
-        return None
-
-    def release() -> None:
-        session.execute(text("SELECT RELEASE_LOCK(:key)"), {"key": key})
-        close()
-
-    return release
-
-
-def _file_lock(path: Path) -> Release | None:
+def _lock_file(path: Path, taken: ExitStack) -> bool:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        return None
-    return lambda: os.close(descriptor)
+        return False
+    taken.callback(os.close, descriptor)
+    return True

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from nemo_airflow_provider.errors import NotFound
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.record import TaskRecord
+from nemo_airflow_provider.model.record import TaskRecord, now
 from nemo_airflow_provider.service.access import Access
-from nemo_airflow_provider.service.gateway import Gateway, RunRow
-from nemo_airflow_provider.service.view import JobView, StepView, view_of
+from nemo_airflow_provider.service.gateway import Gateway, Right, RunRow
+from nemo_airflow_provider.service.stepview import StepView
+from nemo_airflow_provider.service.view import JobView, spec_of, view_of
 
 
 class Lookup:
     """Reads of one request; nothing it returns is hidden from the caller."""
 
-    def __init__(self, gateway: Gateway, access: Access) -> None:
+    def __init__(self, gateway: Gateway, access: Access, clock: Callable[[], datetime] = now) -> None:
         self._gateway = gateway
         self._access = access
+        self._clock = clock
 
     def job(self, workspace: str, identifier: str) -> JobView:
         """A job by name, else by id.
@@ -25,12 +29,21 @@ class Lookup:
         :raises NotFound: no such workspace or job, deleted, or not for this caller
         """
         self._access.enter(workspace)
+        view = self.find(workspace, identifier)
+        if view is None:
+            raise NotFound(f"Job '{identifier}' not found in workspace '{workspace}'.")
+        return view
+
+    def find(self, workspace: str, identifier: str) -> JobView | None:
+        """As `job`, in a workspace that was entered; None when there is none."""
         row = self._by_name(workspace, identifier) or self._by_id(workspace, identifier)
-        if row is not None and self._access.visible([row.dag_id]):
-            view = view_of(row, self._gateway.states_of([row])[row.pk])
-            if view is not None:
-                return view
-        raise NotFound(f"Job '{identifier}' not found in workspace '{workspace}'.")
+        if row is None or not self._access.visible([row.dag_id]):
+            return None
+        view = view_of(row, self._gateway.states_of([row])[row.pk], self._clock())
+        # Most jobs hold no output, and cost no question.
+        if view is not None and view.holds_output and self._access.may(Right.READ_LOGS, workspace, row.dag_id):
+            return replace(view, shows_output=True)
+        return view
 
     def step(self, workspace: str, job: str, name: str) -> StepView:
         """A step of a job by name or id, once it has a row.
@@ -57,13 +70,23 @@ class Lookup:
         """Views of runs that came without conf, in order; those that are no jobs are left out."""
         full = self._gateway.with_conf(rows)
         states = self._gateway.states_of(full)
-        views = (view_of(row, states[row.pk]) for row in full)
+        moment = self._clock()
+        views = (view_of(row, states[row.pk], moment) for row in full)
         return [view for view in views if view is not None]
+
+    def only_jobs(self, rows: Sequence[RunRow]) -> list[RunRow]:
+        """Those of runs without conf that are jobs, so that what is counted is what can be shown.
+
+        Only runs that have not succeeded are looked at: a step checks the conf before it does anything.
+        """
+        doubtful = self._gateway.with_conf([row for row in rows if row.state != "success"])
+        jobs = {row.pk for row in doubtful if spec_of(row) is not None}
+        return [row for row in rows if row.state == "success" or row.pk in jobs]
 
     def _by_name(self, workspace: str, identifier: str) -> RunRow | None:
         if not names.is_name(identifier):
             return None
-        rows = self._gateway.runs_named(workspace, names.run_id_of(identifier))
+        rows = self._gateway.runs_named(workspace, identifier)
         return next((row for row in rows if not row.deleted), None)
 
     def _by_id(self, workspace: str, identifier: str) -> RunRow | None:

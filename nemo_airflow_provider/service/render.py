@@ -8,7 +8,8 @@ from typing import Any
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import TaskRecord
 from nemo_airflow_provider.model.status import Status
-from nemo_airflow_provider.service.view import JobView, StepView, wire_time
+from nemo_airflow_provider.service.stepview import StepView
+from nemo_airflow_provider.service.view import JobView, wire_time
 
 
 def job(view: JobView, status: Status | None = None) -> dict[str, Any]:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
 
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.record import (
     INTENT_KEY,
     Intent,
     StepRecord,
-    TaskRecord,
     generation_of,
-    now,
-    step_key,
+    generation_of_key,
+    parse_intent,
+    parse_record,
 )
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.model.status import Action, Status, job_status, step_status, visible_steps
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
+from nemo_airflow_provider.service.stepview import LOST_TEXT, StepView
 
-#: After a failed task instance's end a workload has its profile's grace and this much more.
-_SETTLE = timedelta(seconds=60)
-
-LOST_TEXT = (
-    "Airflow ended this step without a word from its worker: the worker was lost more often than the step is "
-    "retried, or it could not be started. See the task log in Airflow."
-)
-REATTACH_TEXT = "The worker of this step was lost or is restarting; the next one adopts the workload"
+#: After its task instance's end a workload has its profile's grace and this much more.
+_SETTLE_SECONDS = 60.0
 
 
 def wire_time(moment: datetime) -> str:
@@ -40,87 +36,19 @@ def wire_time(moment: datetime) -> str:
 
 
 @dataclass(frozen=True)
-class StepView:
-    """One step of a job as it stands.
-
-    :param previous_end: when the step before it ended; the step's row dates from then
-    """
-
-    job: JobView
-    index: int
-    spec: StepSpec
-    task: TaskRow | None
-    status: Status
-    generation: int
-    record: StepRecord | None
-    created_at: datetime
-
-    @property
-    def id(self) -> str:
-        """Step id."""
-        return names.step_id(self.job.key, self.index, self.generation)
-
-    @property
-    def updated_at(self) -> datetime:
-        """When anything of it last changed."""
-        moments = [self.created_at, self.record.updated_at if self.record else None]
-        if self.task and self.status.terminal:
-            moments.append(self.task.end_date)
-        return max(moment for moment in moments if moment is not None)
-
-    @property
-    def status_details(self) -> dict[str, Any]:
-        """What the runner published, and a word where Airflow knows more."""
-        details = dict(self.record.status_details) if self.record else {}
-        between_tries = self.task is not None and self.task.state in ("up_for_retry", "up_for_reschedule")
-        if self.status is Status.ACTIVE and between_tries:
-            details["message"] = REATTACH_TEXT
-        elif self.status is Status.PENDING and self.record is None:
-            details["message"] = "Waiting for a worker of Airflow"
-        elif self.status is Status.CANCELLED and self.record is None:
-            details["message"] = "Job was cancelled before this step started"
-        return details
-
-    @property
-    def error_details(self) -> dict[str, Any]:
-        """Why it failed; empty unless it did."""
-        if self.status is not Status.ERROR:
-            return {}
-        if self.record is not None and self.record.status is Status.ERROR:
-            return dict(self.record.error_details)
-        if self.record is not None and self.record.status is Status.COMPLETED:
-            return {"message": "The step was marked failed in Airflow after it had completed"}
-        return {"message": LOST_TEXT, "reason": "LostWorkload"}
-
-    @property
-    def tasks(self) -> list[TaskRecord]:
-        """Its workloads; those of a step that ended without a word share its end (contract §4)."""
-        rows = list(self.record.tasks) if self.record else []
-        if self.status not in (Status.ERROR, Status.CANCELLED):
-            return rows
-        text = f"Task finalized because job step is {self.status}"
-        return [
-            row
-            if row.status.terminal
-            else row.model_copy(
-                update={
-                    "status": self.status,
-                    "status_details": {**row.status_details, "message": text},
-                    "error_details": row.error_details or self.error_details,
-                }
-            )
-            for row in rows
-        ]
-
-
-@dataclass(frozen=True)
 class JobView:
-    """One job as it stands, out of one run."""
+    """One job as it stands, out of one run.
+
+    :param seen_at: the moment it is looked at
+    :param shows_output: whether who looks may read the job's log, and so the ends of it that its tasks carry
+    """
 
     run: RunRow
     state: RunState
     spec: JobSpec
+    seen_at: datetime
     warnings: Sequence[str] = field(default_factory=tuple)
+    shows_output: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -153,16 +81,14 @@ class JobView:
     def intent(self) -> Intent | None:
         """What was asked of the current attempt, by us or by marking it in Airflow."""
         first = names.task_id_of(self.spec.platform_spec.steps[0].name)
-        value = self.state.values.get((first, INTENT_KEY))
-        if value is not None:
-            intent = Intent.model_validate(value)
-            if intent.binds(self.run.clear_number):
-                return intent
+        intent = parse_intent(self.state.values.get((first, INTENT_KEY)))
+        if intent is not None and intent.binds(self.run.clear_number):
+            return intent
         if self.state.marked_failed_by and self.run.state == "failed":
             return Intent(
                 action=Action.CANCEL,
                 by=self.state.marked_failed_by,
-                at=now(),
+                at=self.seen_at,
                 clear_number=self.run.clear_number,
             )
         return None
@@ -183,21 +109,60 @@ class JobView:
         task_id = names.task_id_of(spec.name)
         task = self.state.tasks.get(task_id)
         generation = generation_of(task.max_tries) if task else 0
-        value = self.state.values.get((task_id, step_key(generation)))
-        record = None if value is None else StepRecord.model_validate(value)
+        records = self._records(task_id)
+        record = records.get(generation)
         status = step_status(
             task.state if task else None,
             self.intent.action if self.intent else None,
             record.status if record else None,
-            over=_is_over(task),
+            over=self._is_over(task, record),
         )
-        return StepView(self, index, spec, task, status, generation, record, created)
+        return StepView(self, index, spec, task, status, generation, records, created)
+
+    def _records(self, task_id: str) -> dict[int, StepRecord]:
+        found: dict[int, StepRecord] = {}
+        for (owner, key), value in self.state.values.items():
+            generation = generation_of_key(key) if owner == task_id else None
+            record = None if generation is None else parse_record(value)
+            if generation is not None and record is not None:
+                found[generation] = record
+        return found
+
+    def _is_over(self, task: TaskRow | None, record: StepRecord | None) -> bool:
+        """Whether a workload has had all its time to end after Airflow had ended its task instance."""
+        if task is None or record is None:
+            return False
+        # A task instance that Airflow skips between two tries keeps the end of the try before.
+        ends = [moment for moment in (task.end_date, self.run.end_date) if moment is not None]
+        return bool(ends) and (self.seen_at - max(ends)).total_seconds() > record.grace_seconds + _SETTLE_SECONDS
 
     @cached_property
     def status(self) -> Status:
         """Job status."""
         action = self.intent.action if self.intent else None
         return job_status(self.run.state, [step.status for step in self.all_steps], intent=action)
+
+    @property
+    def waits(self) -> bool:
+        """Whether every step either succeeded, in Airflow's eyes too, or waits for a worker."""
+        succeeded = [step.task is not None and step.task.state == "success" for step in self.all_steps]
+        return all(over or step.waits for over, step in zip(succeeded, self.all_steps, strict=True))
+
+    @property
+    def changes_step(self) -> bool:
+        """Whether a step has completed and Airflow does not know yet, so that the next one is still to come."""
+        return any(
+            step.record is not None
+            and step.record.status is Status.COMPLETED
+            and step.task is not None
+            and step.task.state == "running"
+            for step in self.all_steps[:-1]
+        )
+
+    @property
+    def holds_output(self) -> bool:
+        """Whether a task carries the end of its output."""
+        return any(task.error_stack for step in self.all_steps if step.record for task in step.record.tasks)
 
     @property
     def steps(self) -> list[StepView]:
@@ -232,18 +197,22 @@ class JobView:
         return {**details, "step": failed.spec.name} if failed else details
 
 
-def _is_over(task: TaskRow | None) -> bool:
-    return task is not None and task.end_date is not None and now() - task.end_date > _SETTLE
-
-
-def view_of(run: RunRow, state: RunState) -> JobView | None:
-    """The job that a run is, or None when its name or conf is no valid job."""
-    if names.job_name_of(run.run_id) is None or names.workspace_of_dag(run.dag_id) is None:
+def spec_of(run: RunRow) -> JobSpec | None:
+    """The job that a run with conf carries, or None when its name or conf is no valid job of its DAG's shape."""
+    workspace = names.workspace_of_dag(run.dag_id)
+    if names.job_name_of(run.run_id) is None or workspace is None or flaw_in(run.conf) is not None:
         return None
-    conf: Mapping[str, Any] = run.conf or {}
     try:
-        spec = JobSpec.model_validate(conf)
+        spec = JobSpec.model_validate(run.conf or {})
     except ValidationError:
         return None
-    warnings = conf.get("warnings")
-    return JobView(run, state, spec, tuple(map(str, warnings)) if isinstance(warnings, list) else ())
+    return spec if names.shape_dag_id(workspace, spec.platform_spec.shape()) == run.dag_id else None
+
+
+def view_of(run: RunRow, state: RunState, seen_at: datetime) -> JobView | None:
+    """The view of the job that a run is; None: see `spec_of`."""
+    spec = spec_of(run)
+    if spec is None:
+        return None
+    warnings = (run.conf or {}).get("warnings")
+    return JobView(run, state, spec, seen_at, tuple(map(str, warnings)) if isinstance(warnings, list) else ())

@@ -113,17 +113,6 @@ def test_attempt_numbers_come_back() -> None:
         assert names.attempt_number_of("abc", other) is None
 
 
-@given(st.lists(job_names, min_size=1, max_size=4), st.lists(job_names, min_size=1, max_size=4))
-def test_short_names_are_labels_and_injective(one: list[str], other: list[str]) -> None:
-    label = names.short_name(*one)
-    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", label)
-    assert (label == names.short_name(*other)) == (one == other)
-
-
-def test_names_of_63_characters_that_differ_at_the_end() -> None:
-    assert names.short_name("a" * 62 + "b") != names.short_name("a" * 62 + "c")
-
-
 def test_tasks_of_starts_and_generations_differ() -> None:
     keys = [names.WorkloadKey("w", "r", "k", "s", generation, start) for generation in (0, 1) for start in (0, 1)]
     assert len({key.task for key in keys}) == 4

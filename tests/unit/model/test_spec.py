@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nemo_airflow_provider.model.spec import JobRequest, generated_name, unknown_keys
+from nemo_airflow_provider.model.body import generated_name, unknown_keys
+from nemo_airflow_provider.model.spec import GpuExecutor, JobRequest
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -97,8 +98,8 @@ def test_a_long_name_is_fine_with_an_output_location() -> None:
 
 def test_shm_size_is_trimmed() -> None:
     executor = {"provider": "gpu", "container": {}, "resources": {"shm_size": " 2Gi "}}
-    resources = JobRequest.model_validate(step_body(executor=executor)).platform_spec.steps[0].resources
-    assert resources is not None and resources.shm_size == "2Gi"
+    read = JobRequest.model_validate(step_body(executor=executor)).platform_spec.steps[0].executor
+    assert isinstance(read, GpuExecutor) and read.resources.shm_size == "2Gi"
 
 
 @pytest.mark.parametrize(

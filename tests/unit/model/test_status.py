@@ -83,15 +83,23 @@ def test_airflow_has_no_state_that_the_table_lacks() -> None:
         ("upstream_failed", None, None, S.CANCELLED),
         ("skipped", None, None, S.CANCELLED),
         ("removed", None, None, S.CANCELLED),
+        # passed over between two tries: what was begun goes on until it is stopped
+        ("skipped", None, S.COMPLETED, S.COMPLETED),
+        ("skipped", A.CANCEL, S.ERROR, S.ERROR),
+        ("upstream_failed", None, S.CANCELLED, S.CANCELLED),
+        ("skipped", None, S.ACTIVE, S.CANCELLING),
+        ("skipped", A.CANCEL, S.PENDING, S.CANCELLING),
+        ("removed", None, S.PAUSED, S.CANCELLING),
     ],
 )
 def test_step(state: str | None, intent: Action | None, record: Status | None, expected: Status) -> None:
     assert step_status(state, intent, record) is expected
 
 
-def test_a_failed_step_whose_workload_had_its_grace_is_over() -> None:
-    assert step_status("failed", None, S.ACTIVE, over=True) is S.ERROR
-    assert step_status("failed", A.CANCEL, S.ACTIVE, over=True) is S.CANCELLED
+@pytest.mark.parametrize("state", ["failed", "skipped", "removed", "upstream_failed"])
+def test_a_step_whose_workload_had_its_grace_is_over(state: str) -> None:
+    assert step_status(state, None, S.ACTIVE, over=True) is S.ERROR
+    assert step_status(state, A.CANCEL, S.ACTIVE, over=True) is S.CANCELLED
 
 
 def test_unknown_states_are_refused() -> None:
@@ -113,6 +121,10 @@ def test_unknown_states_are_refused() -> None:
         ("running", [S.ERROR, S.CREATED], None, S.ACTIVE),
         ("running", [S.COMPLETED, S.COMPLETED], None, S.ACTIVE),
         ("success", [S.COMPLETED, S.COMPLETED], None, S.COMPLETED),
+        ("success", [S.COMPLETED, S.CANCELLED], A.CANCEL, S.CANCELLED),
+        ("success", [S.CANCELLED], None, S.CANCELLED),
+        ("success", [S.COMPLETED, S.CANCELLING], None, S.CANCELLING),
+        ("success", [S.COMPLETED, S.ERROR], None, S.ERROR),
         ("failed", [S.COMPLETED, S.ERROR], None, S.ERROR),
         ("failed", [S.ERROR, S.CANCELLED], None, S.ERROR),
         ("failed", [S.CANCELLED, S.CANCELLED], A.CANCEL, S.CANCELLED),

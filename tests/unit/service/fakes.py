@@ -39,7 +39,11 @@ def record(status: Status, at: datetime = START, **changes: Any) -> StepRecord:
 
 
 class FakeGateway:
-    """`Gateway` over lists. `denied` holds (right, DAG id) pairs the caller does not have."""
+    """`Gateway` over lists.
+
+    `denied` holds (right, DAG id) pairs the caller does not have, `asked` those that were asked for, and `held` the
+    names locked now.
+    """
 
     def __init__(self) -> None:
         self.rows: list[RunRow] = []
@@ -47,7 +51,9 @@ class FakeGateway:
         self.shapes: dict[str, str] = {}
         self.denied: set[tuple[Right, str]] = set()
         self.marked: list[int] = []
+        self.asked: list[tuple[Right, str]] = []
         self.locked: list[str] = []
+        self.held: set[str] = set()
 
     def add(self, name: str, spec: JobSpec | None = None, workspace: str = "default", **changes: Any) -> RunRow:
         """A run as Airflow holds it."""
@@ -90,11 +96,11 @@ class FakeGateway:
     # --- Gateway ---
 
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
+        self.asked.append((right, dag_id))
         return (right, dag_id) not in self.denied
 
-    def runs_named(self, workspace: str, run_id: str) -> Sequence[RunRow]:
-        mine = [row for row in self._of(workspace) if row.run_id == run_id or row.run_id.startswith(f"{run_id}~")]
-        return mine[::-1]
+    def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
+        return [row for row in self._of(workspace) if names.job_name_of(row.run_id) == name][::-1]
 
     def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
         return [row for row in self._of(workspace) if row.run_after == run_after]
@@ -118,8 +124,13 @@ class FakeGateway:
     def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
         @asynccontextmanager
         async def lock() -> AsyncIterator[None]:
+            assert name not in self.held, "two at once under one name's lock"
             self.locked.append(name)
-            yield
+            self.held.add(name)
+            try:
+                yield
+            finally:
+                self.held.remove(name)
 
         return lock()
 
@@ -130,6 +141,7 @@ class FakeGateway:
         if any((row.dag_id, row.run_id) == (dag_id, run_id) for row in self.rows):
             raise Conflict("the run exists")
         name = names.job_name_of(run_id)
+        assert name in self.held, "a run is made under its name's lock"
         assert name is not None
         row = self.add(name, JobSpec.model_validate(conf), names.workspace_of_dag(dag_id) or "", run_id=run_id)
         return replace(row, conf=conf)

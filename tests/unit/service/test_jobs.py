@@ -1,4 +1,4 @@
-"""Create, find, list, cancel and delete, over an Airflow in memory."""
+"""Create, find and list, over an Airflow in memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pytest
 
 from nemo_airflow_provider.errors import Conflict, Forbidden, InvalidJob, NotFound
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.record import INTENT_KEY
 from nemo_airflow_provider.model.spec import JobRequest
 from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.profiles import load_profiles
+from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
-from nemo_airflow_provider.service.control import Control
 from nemo_airflow_provider.service.creation import Creation
 from nemo_airflow_provider.service.filters import parse_filter
-from nemo_airflow_provider.service.gateway import Right
+from nemo_airflow_provider.service.gateway import Right, RunRow
 from nemo_airflow_provider.service.listing import Listing, PageRequest, StepFilter
 from nemo_airflow_provider.service.lookup import Lookup
 from tests.unit.service.fakes import ANN, FakeGateway, record, spec_of
@@ -38,7 +37,8 @@ def create(gateway: FakeGateway, access: Access, given: dict[str, Any], workspac
 class TestCreate:
     def test_a_run_is_made_under_the_names_lock(self, gateway: FakeGateway, access: Access) -> None:
         job = create(gateway, access, body())
-        assert (job["status"], job["name"], gateway.locked) == ("created", "job-1", ["job-1"])
+        # That the lock is held when the run is made says the gateway's `trigger`.
+        assert (job["status"], job["name"], gateway.locked, gateway.held) == ("created", "job-1", ["job-1"], set())
         assert job["id"] == names.job_id(names.run_key(*_identity(gateway)))
         assert list(gateway.shapes) == [gateway.rows[0].dag_id]
 
@@ -56,6 +56,17 @@ class TestCreate:
         gateway.add("job-1", deleted=True)
         create(gateway, access, body())
         assert [row.run_id for row in gateway.rows] == ["job-1", "job-1~2"]
+
+    def test_a_run_id_taken_through_airflows_own_door(
+        self, gateway: FakeGateway, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def taken(*_: Any) -> Any:
+            raise Conflict("Airflow answered 409. Its log says why.")
+
+        monkeypatch.setattr(gateway, "trigger", taken)
+        with pytest.raises(Conflict, match="Job 'job-1' already exists in workspace 'default'. Choose"):
+            create(gateway, access, body())
+        assert gateway.held == set()
 
     def test_unknown_keys_are_named(self, gateway: FakeGateway, access: Access) -> None:
         job = create(gateway, access, body(sorce="x"))
@@ -99,6 +110,10 @@ class TestCreate:
         gateway.denied = {(Right.CREATE, ANCHOR)}
         with pytest.raises(Forbidden, match="not create jobs"):
             create(gateway, access, body())
+        gateway.denied = {(Right.CREATE, names.shape_dag_id("default", spec_of().platform_spec.shape()))}
+        with pytest.raises(Forbidden, match="not create jobs"):
+            create(gateway, access, body())
+        assert gateway.rows == []
         gateway.denied = {(Right.READ, ANCHOR)}
         with pytest.raises(InvalidJob, match="Workspace 'default' does not exist"):
             create(gateway, access, body())
@@ -136,6 +151,44 @@ class TestLookup:
         gateway.add("job-1", deleted=True)
         gateway.add("job-1", run_id="job-1~2")
         assert Lookup(gateway, access).job("default", "job-1").run.run_id == "job-1~2"
+
+
+class TestOutput:
+    """The end of a task's output is part of the log: who may not read that is not shown it."""
+
+    STACK = "Traceback: secret"
+
+    def ended(self, gateway: FakeGateway) -> RunRow:
+        row = gateway.run_state(gateway.add("job-1"), "failed")
+        left = record(Status.ERROR)
+        left.tasks[0].error_stack = self.STACK
+        gateway.step(row, "train", "failed", left)
+        return row
+
+    def shown(self, gateway: FakeGateway, access: Access) -> list[Any]:
+        """`error_stack` as endpoints 7, 17 and 19 show it."""
+        lookup = Lookup(gateway, access)
+        status = render.job_status(lookup.job("default", "job-1"))["steps"][0]["tasks"][0]
+        step = lookup.step("default", "job-1", "train")
+        tasks = [render.task(step, row) for row in step.tasks]
+        task = render.task(*lookup.task("default", "job-1", "train", tasks[0]["name"]))
+        return [item["error_stack"] for item in (status, *tasks, task)]
+
+    def test_a_reader_of_logs(self, gateway: FakeGateway, access: Access) -> None:
+        self.ended(gateway)
+        assert self.shown(gateway, access) == [self.STACK] * 3
+
+    @pytest.mark.parametrize("where", ["anchor", "shape"])
+    def test_another_reader(self, gateway: FakeGateway, access: Access, where: str) -> None:
+        row = self.ended(gateway)
+        gateway.denied = {(Right.READ_LOGS, ANCHOR if where == "anchor" else row.dag_id)}
+        assert self.shown(gateway, access) == [None] * 3
+
+    def test_nobody_is_asked_about_where_there_is_none(self, gateway: FakeGateway, access: Access) -> None:
+        row = gateway.run_state(gateway.add("job-1"), "running")
+        gateway.step(row, "train", "running", record(Status.ACTIVE))
+        Lookup(gateway, access).job("default", "job-1")
+        assert {right for right, _ in gateway.asked} == {Right.READ}
 
 
 class TestLists:
@@ -203,59 +256,33 @@ class TestLists:
         none = listing.steps("default", "-", request, StepFilter(statuses=(Status.ERROR,)))
         assert none["data"] == []
         assert listing.steps("default", "nope", request, StepFilter())["data"] == []
+        with pytest.raises(NotFound, match="Workspace 'nope' not found"):
+            listing.steps("nope", "job-1", request, StepFilter())
 
+    def test_steps_of_named_jobs_read_no_others(
+        self, gateway: FakeGateway, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = [gateway.add("job-1", spec_of("one")), gateway.add("job-2", spec_of("two")), gateway.add("job-3")]
+        gateway.add("job-1", spec_of("there"), "research")
+        monkeypatch.setattr(gateway, "runs_of", lambda workspace: pytest.fail("the whole workspace was read"))
+        listing, request = self.listing(gateway, access), PageRequest(1, 25, "created_at")
+        identifier = names.job_id(names.run_key(rows[1].dag_id, rows[1].run_id, rows[1].run_after))
 
-class TestControl:
-    def control(self, gateway: FakeGateway, access: Access) -> Control:
-        return Control(gateway, access, ANN)
+        def steps(workspace: str, job: str, *jobs: str) -> list[str]:
+            return [step["name"] for step in listing.steps(workspace, job, request, StepFilter(jobs))["data"]]
 
-    def test_cancel_before_the_start_ends_the_run_at_once(self, gateway: FakeGateway, access: Access) -> None:
-        row = gateway.add("job-1")
-        job = asyncio.run(self.control(gateway, access).cancel("default", "job-1"))
-        assert (job["status"], gateway.marked) == ("cancelled", [row.pk])
+        assert steps("default", identifier) == ["two"]
+        assert steps("default", "-", "job-1", "job-2", identifier, "nope") == ["one", "two"]
+        assert steps("default", "job-1", "job-2") == []
+        assert steps("-", "job-1") == ["one", "there"]
 
-    def test_cancel_in_mid_step_is_an_intent(self, gateway: FakeGateway, access: Access) -> None:
-        row = gateway.run_state(gateway.add("job-1", spec_of("one", "two"), clear_number=2), "running")
-        gateway.step(row, "one", "running", record(Status.ACTIVE, clear_number=2))
-        job = asyncio.run(self.control(gateway, access).cancel("default", "job-1"))
-        assert (job["status"], gateway.marked) == ("cancelling", [])
-        for task_id in ("one", "two"):
-            intent = gateway.states[row.pk].values[task_id, INTENT_KEY]
-            assert (intent["action"], intent["by"], intent["clear_number"]) == ("cancel", "ann", 2)
-
-    def test_cancel_of_a_job_that_is_over_changes_nothing(self, gateway: FakeGateway, access: Access) -> None:
-        row = gateway.run_state(gateway.add("job-1"), "success")
-        gateway.step(row, "train", "success", record(Status.COMPLETED))
-        before = gateway.states[row.pk]
-        job = asyncio.run(self.control(gateway, access).cancel("default", "job-1"))
-        assert (job["status"], gateway.states[row.pk]) == ("completed", before)
-
-    def test_delete(self, gateway: FakeGateway, access: Access) -> None:
-        row = gateway.run_state(gateway.add("job-1"), "success")
-        gateway.step(row, "train", "success", record(Status.COMPLETED))
-        removed: list[tuple[str, str]] = []
-        control = self.control(gateway, access)
-        asyncio.run(control.delete("default", "job-1", lambda *where: removed.append(where)))
-        assert removed == [("default", names.run_key(row.dag_id, row.run_id, row.run_after))]
-        with pytest.raises(NotFound):
-            asyncio.run(control.delete("default", "job-1", lambda *where: None))
-
-    def test_a_job_that_is_not_over_stays(self, gateway: FakeGateway, access: Access) -> None:
-        gateway.run_state(gateway.add("job-1"), "running")
-        with pytest.raises(Conflict, match="Cannot delete job 'job-1' while it is 'created'. Cancel the job and wait"):
-            asyncio.run(self.control(gateway, access).delete("default", "job-1", lambda *where: None))
-
-    @pytest.mark.parametrize("right", [Right.UPDATE, Right.DELETE])
-    def test_rights(self, gateway: FakeGateway, access: Access, right: Right) -> None:
-        row = gateway.run_state(gateway.add("job-1"), "success")
-        gateway.step(row, "train", "success", record(Status.COMPLETED))
-        gateway.denied = {(right, row.dag_id)}
-        control = self.control(gateway, access)
-        with pytest.raises(Forbidden, match="You may read workspace 'default' but not"):
-            if right is Right.UPDATE:
-                asyncio.run(control.cancel("default", "job-1"))
-            else:
-                asyncio.run(control.delete("default", "job-1", lambda *where: None))
+    def test_no_step_has_its_cleanup_pending(self, gateway: FakeGateway, access: Access) -> None:
+        gateway.add("job-1")
+        listing, request = self.listing(gateway, access), PageRequest(1, 25, "created_at")
+        for pending, count in ((True, 0), (False, 1), (None, 1)):
+            answer = listing.steps("default", "job-1", request, StepFilter(pending=pending))
+            assert len(answer["data"]) == count
+            assert answer["filter"].get("task_cleanup_pending") is pending
 
 
 def _identity(gateway: FakeGateway) -> tuple[Any, Any, Any]:

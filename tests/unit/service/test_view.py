@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
 
 from nemo_airflow_provider.model.record import INTENT_KEY, STEP_RETRIES, Intent
 from nemo_airflow_provider.model.status import Action, Status
@@ -13,10 +16,11 @@ from nemo_airflow_provider.service.view import JobView, view_of
 from tests.unit.service.fakes import START, FakeGateway, record, spec_of
 
 S = Status
+NOW = START + timedelta(hours=1)
 
 
-def view(gateway: FakeGateway, row: RunRow) -> JobView:
-    found = view_of(gateway.rows[row.pk - 1], gateway.states[row.pk])
+def view(gateway: FakeGateway, row: RunRow, now: datetime = NOW) -> JobView:
+    found = view_of(gateway.rows[row.pk - 1], gateway.states[row.pk], now)
     assert found is not None
     return found
 
@@ -70,10 +74,9 @@ def test_a_run_marked_in_airflow_was_cancelled_by_somebody(gateway: FakeGateway)
 
 def test_a_workload_being_stopped_is_cancelling_until_it_had_its_grace(gateway: FakeGateway) -> None:
     row = gateway.run_state(gateway.add("job-1"), "failed")
-    gateway.step(row, "train", "failed", record(S.ACTIVE), end_date=datetime.now(UTC))
-    assert view(gateway, row).status is S.CANCELLING
-    gateway.step(row, "train", "failed", end_date=START)
-    job = view(gateway, row)
+    gateway.step(row, "train", "failed", record(S.ACTIVE, grace_seconds=30), end_date=START)
+    assert view(gateway, row, START + timedelta(seconds=89)).status is S.CANCELLING
+    job = view(gateway, row, START + timedelta(seconds=91))
     assert job.status is S.ERROR
     assert [task.status for task in job.steps[0].tasks] == [S.ERROR]
     assert job.steps[0].tasks[0].status_details["message"] == "Task finalized because job step is error"
@@ -107,7 +110,55 @@ def test_a_lost_worker_is_told(gateway: FakeGateway) -> None:
 def test_runs_that_are_no_jobs(gateway: FakeGateway) -> None:
     row = gateway.add("job-1")
     state = gateway.states[row.pk]
-    assert view_of(replace(row, run_id="manual__2026"), state) is None
-    assert view_of(replace(row, conf={"source": "x"}), state) is None
-    assert view_of(replace(row, conf=None), state) is None
-    assert view_of(replace(row, dag_id="other"), state) is None
+    odd = {"conf": {**(row.conf or {}), "spec": {"a": "\ud800"}}}  # no answer could show it
+    for changed in ({"run_id": "manual__2026"}, {"conf": {"source": "x"}}, {"conf": None}, {"dag_id": "other"}, odd):
+        assert view_of(replace(row, **changed), state, NOW) is None  # type: ignore[arg-type]
+
+
+def test_a_workload_whose_task_was_skipped_between_two_tries_is_stopped(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1", spec_of("one", "two")), "failed", end_date=NOW)
+    gateway.states[row.pk] = replace(gateway.states[row.pk], marked_failed_by="bob")
+    gateway.step(row, "one", "skipped", record(S.ACTIVE), end_date=START)
+    gateway.step(row, "two", "skipped")
+    assert view(gateway, row, NOW + timedelta(seconds=59)).status is S.CANCELLING
+    job = view(gateway, row, NOW + timedelta(seconds=61))
+    assert (job.status, [step.status for step in job.all_steps]) == (S.CANCELLED, [S.CANCELLED, S.CANCELLED])
+
+
+def test_a_completed_step_that_was_skipped_has_completed(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1", spec_of("one", "two")), "failed")
+    gateway.states[row.pk] = replace(gateway.states[row.pk], marked_failed_by="bob")
+    gateway.step(row, "one", "skipped", record(S.COMPLETED))
+    gateway.step(row, "two", "skipped")
+    job = view(gateway, row)
+    assert (job.status, [step.status for step in job.steps]) == (S.CANCELLED, [S.COMPLETED, S.CANCELLED])
+
+
+@pytest.mark.parametrize("value", ["x", 7, [], {}, {"status": "strange"}, {"status": "active", "created_at": "now"}])
+def test_what_others_write_under_our_keys_is_nothing(gateway: FakeGateway, value: Any) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "running")
+    gateway.step(row, "train", "running")
+    for key in ("step/0", "step/1", "step/x", INTENT_KEY, "colour"):
+        gateway.write_value(row, ["train"], key, value)
+    job = view(gateway, row)
+    assert (job.status, job.intent, job.steps[0].record) == (S.PENDING, None, None)
+    assert render.job(job)["status"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "waits"),
+    [
+        (None, None, True),
+        (S.ERROR, None, True),
+        (S.CANCELLED, None, True),
+        (S.ACTIVE, None, False),
+        (S.ERROR, S.PENDING, False),
+    ],
+)
+def test_a_step_waits_when_nothing_of_it_runs(
+    gateway: FakeGateway, older: Status | None, newer: Status | None, waits: bool
+) -> None:
+    row = gateway.run_state(gateway.add("job-1", clear_number=1), "running")
+    gateway.step(row, "train", "failed", record(older) if older else None)
+    gateway.step(row, "train", "queued", record(newer) if newer else None, max_tries=STEP_RETRIES + 1)
+    assert view(gateway, row).waits is waits

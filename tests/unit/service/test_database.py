@@ -1,0 +1,167 @@
+"""Queries over a real SQLite with Airflow's own tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.models import import_all_models
+from airflow.models.base import Base
+from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
+from sqlalchemy import create_engine, insert
+from sqlalchemy.orm import Session
+
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.service import database
+from nemo_airflow_provider.service.audit import marked_failed
+from nemo_airflow_provider.service.gateway import RunRow
+from tests.unit.service.fakes import START
+
+DAG = "nemo.default.train.00000000"
+
+
+class Tables:
+    """Airflow's tables, with a run for each name."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add_run(self, run_id: str, state: str = "failed", dag_id: str = DAG) -> None:
+        values = {
+            "dag_id": dag_id,
+            "run_id": run_id,
+            "_state": state,
+            "run_after": START,
+            "start_date": START,
+            "run_type": DagRunType.MANUAL,
+            "triggered_by": DagRunTriggeredByType.REST_API,
+            "conf": {"source": "test"},
+            "clear_number": 0,
+            "span_status": "not_started",
+        }
+        self._session.execute(insert(DagRun).values(values))
+
+    def add_value(self, pk: int, text: str, key: str = "step/0") -> None:
+        run = self._session.get_one(DagRun, pk)
+        values = {"dag_run_id": pk, "dag_id": run.dag_id, "run_id": run.run_id, "task_id": "train", "map_index": -1}
+        self._session.execute(insert(TaskStateStoreModel).values(**values, key=key, value=text, updated_at=START))
+
+    def log(self, event: str, extra: Any, run_id: str | None = "job-1", dag_id: str = DAG, **changes: Any) -> None:
+        values = {"dttm": START + timedelta(seconds=1), "owner": "bob", **changes}
+        self._session.execute(
+            insert(Log).values(event=event, dag_id=dag_id, run_id=run_id, extra=json.dumps(extra), **values)
+        )
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
+    import_all_models()  # the tables refer to others
+    engine = create_engine(f"sqlite:///{tmp_path}/airflow.db")
+    Base.metadata.create_all(
+        engine,
+        tables=[
+            Base.metadata.tables[name]
+            for name in ("dag_run", "task_instance", "task_state_store", "log", "log_template")
+        ],
+    )
+    with Session(engine) as session:
+
+        @contextmanager
+        def scope() -> Iterator[Session]:
+            yield session
+
+        monkeypatch.setattr(database, "session_scope", scope)
+        yield Tables(session)
+    engine.dispose()
+
+
+def rows() -> list[RunRow]:
+    return database.with_conf(database.runs_of("default"))
+
+
+def test_names_that_differ_in_an_encoded_capital_only(tables: Tables) -> None:
+    for name in ("job@b", "jobab"):
+        for ordinal in (1, 2):
+            tables.add_run(names.run_id_of(name, ordinal))
+    for name in ("job@b", "jobab"):
+        found = [row.run_id for row in database.runs_named("default", name)]
+        assert found == [names.run_id_of(name, 2), names.run_id_of(name, 1)]
+
+
+def test_values_that_are_no_json_are_nothing(tables: Tables) -> None:
+    tables.add_run("job-1", "failed")
+    for key, text in (("step/0", '{"status": 7}'), ("intent", "[1]"), ("step/1", "{bad"), ("x", "[" * 100_000)):
+        tables.add_value(1, text, key)
+    (state,) = database.states_of(rows()).values()
+    assert set(state.values) == {("train", "step/0"), ("train", "intent")}
+
+
+def test_more_runs_than_a_query_takes(tables: Tables) -> None:
+    for number in range(2 * database._CHUNK + 1):
+        tables.add_run(f"job-{number}")
+    found = rows()
+    assert len(found) == len(database.states_of(found)) == 2 * database._CHUNK + 1
+
+
+def bulk(*entities: dict[str, Any], action: str = "update") -> dict[str, Any]:
+    return {"method": "PATCH", "actions": [{"action": action, "entities": list(entities)}]}
+
+
+MARKED = [
+    ("patch_dag_run", {"state": "failed"}, "job-1"),
+    ("patch_task_instance", {"new_state": "failed", "note": "x"}, "job-1"),
+    ("patch_task_group_instances", {"new_state": "failed"}, "job-1"),
+    ("bulk_dag_runs", bulk({"dag_run_id": "other"}, {"dag_run_id": "job-1", "state": "failed"}), None),
+    ("bulk_task_instances", bulk({"task_id": "train", "new_state": "failed"}), "job-1"),
+    ("bulk_task_instances", bulk({"dag_id": DAG, "dag_run_id": "job-1", "new_state": "failed"}), "~"),
+]
+NOT_MARKED = [
+    ("patch_dag_run", {"note": "a word about it"}, "job-1"),
+    ("patch_dag_run", {"state": "success"}, "job-1"),
+    ("patch_task_instance", {"new_state": "success"}, "job-1"),
+    ("patch_task_instance", {}, "job-1"),
+    ("post_clear_task_instances", {"state": "failed"}, "job-1"),
+    ("bulk_dag_runs", bulk({"dag_run_id": "other", "state": "failed"}), None),
+    ("bulk_dag_runs", bulk({"dag_run_id": "job-1", "state": "queued"}), None),
+    ("bulk_task_instances", bulk({"task_id": "train", "new_state": "failed"}, action="delete"), "job-1"),
+    ("bulk_task_instances", bulk({"dag_id": "x", "dag_run_id": "job-1", "new_state": "failed"}), "~"),
+]
+
+
+@pytest.mark.parametrize(
+    ("event", "extra", "run_id", "by"),
+    [*((*case, "bob") for case in MARKED), *((*case, None) for case in NOT_MARKED)],
+)
+def test_who_marked_a_run_failed(tables: Tables, event: str, extra: Any, run_id: str | None, by: str | None) -> None:
+    tables.add_run("job-1")
+    tables.log(event, extra, run_id)
+    (state,) = database.states_of(rows()).values()
+    assert state.marked_failed_by == by
+
+
+def test_marks_of_several_runs(tables: Tables) -> None:
+    for number in range(4):
+        tables.add_run(f"job-{number}", "running" if number == 3 else "failed")
+    tables.log("patch_dag_run", {"state": "failed"}, "job-0", owner="ann")
+    tables.log("patch_dag_run", {"state": "failed"}, "job-1", owner="ann")
+    tables.log("patch_dag_run", {"state": "failed"}, "job-1", owner="bob")
+    tables.log("patch_dag_run", {"state": "failed"}, "job-2", dttm=START - timedelta(seconds=1))
+    tables.log("patch_dag_run", {"state": "failed"}, "job-3")
+    tables.log("patch_dag_run", {"note": "x"}, "job-1", owner="eve")
+    marks = {row.run_id: database.states_of([row])[row.pk].marked_failed_by for row in rows()}
+    together = database.states_of(rows())
+    assert marks == {"job-0": "ann", "job-1": "bob", "job-2": None, "job-3": None}
+    assert {row.run_id: together[row.pk].marked_failed_by for row in rows()} == marks
+
+
+@pytest.mark.parametrize("extra", [None, "", "{bad", "[]", '{"actions": 7}', '{"actions": [{"entities": [1]}]}'])
+def test_audit_rows_that_say_nothing(extra: str | None) -> None:
+    assert list(marked_failed(extra, DAG, "job-1")) == []
