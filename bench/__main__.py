@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from typing import Any
 from bench import command_line, jobs, logs, systems
 from bench.registry import MEASUREMENTS, Measurement, System, chosen
 from bench.summary import side_by_side, summary
-from nemo_airflow_provider.standalone import processes
+from nemo_airflow_provider import processes
 
 #: Importing a module registers its measurements.
 MODULES = (jobs, command_line, logs)
@@ -40,6 +41,8 @@ def main() -> int:
         _say(str(error))
         return 2
     processes.adopt_orphans()
+    # So that SIGTERM ends what was started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print(json.dumps(_report(measurements, options.runs), indent=2))
     finally:
@@ -57,7 +60,7 @@ def _report(measurements: list[Measurement], runs: int | None) -> dict[str, Any]
         both = [entry for entry in measurements if entry.upstream]
         try:
             upstream = _measure("upstream", lambda folder: systems.upstream(folder, nemo), both, runs)
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             notes.append(f"Upstream was not measured: {error}")
     else:
         notes.append("Upstream was not measured: set NEMO_BENCH_UPSTREAM to the nemo of nemo-helix[services].")

@@ -14,8 +14,9 @@ import httpx
 import sqlalchemy
 import yaml
 
-from nemo_airflow_provider.standalone import environment, processes
-from nemo_airflow_provider.standalone.processes import Component
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.standalone import environment
+from nemo_airflow_provider.standalone.component import Component
 from tests.stack.airflow import AirflowStack
 from tests.stack.database import fresh_database
 

@@ -9,7 +9,6 @@ NemoJobsError
 └── BackendError           the engine said no
     ├── CapacityError      no room now: wait, do not fail
     ├── StartError         the workload cannot be started as written
-    ├── ImageError         an image cannot be had
     └── LostWorkload       what we started is not there any more
 """
 
@@ -116,12 +115,6 @@ class StartError(BackendError):
     def __init__(self, message: str, detail: str | None = None) -> None:
         super().__init__(message)
         self.detail = detail
-
-
-class ImageError(StartError):
-    """The image cannot be had."""
-
-    code = "image_error"
 
 
 class LostWorkload(BackendError):

@@ -75,8 +75,9 @@ class Phase(StrEnum):
     LOST = "lost"  #: it was there and nobody can say how it ended
 
 
-#: Why a workload was ended by us rather than by itself.
-StopReason = Literal["asked", "ttl", "orphaned"]
+#: Why a workload was ended by us rather than by itself: by `stop`; after its time limit; since nobody could find it any
+#: more; since somebody else told its owner to go, such as a host that shuts down.
+StopReason = Literal["asked", "ttl", "orphaned", "signalled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,10 @@ class Backend(ABC):
 
     #: Put before each line of stderr in the log (job specification contract §6.1); most backends have none.
     stderr_prefix: ClassVar[str] = ""
+    #: What a workload is called in messages.
+    noun: ClassVar[str] = "Workload"
+    #: Says that a workload is gone and nobody knows how it ended.
+    lost_text: ClassVar[str] = "Workload not found"
 
     @abstractmethod
     def identity(self) -> str:

@@ -24,6 +24,12 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class ImagePullSecret(StrictModel):
+    """Names a Secret of the namespace."""
+
+    name: str = Field(min_length=1, description="Name of the Secret.")
+
+
 class AirflowOptions(StrictModel):
     """Where Airflow puts the task that watches a step. An absent key is Airflow's own default."""
 
@@ -38,6 +44,8 @@ class AirflowOptions(StrictModel):
 class BackendConfig(StrictModel):
     """Keys that every backend's `config:` has (configuration contract §4, choices: extra profile keys)."""
 
+    #: Heading of its keys on the reference page, where several backends share them.
+    title: ClassVar[str] = "Keys of every backend"
     #: Keys accepted for files shared with upstream that change nothing here.
     without_effect: ClassVar[frozenset[str]] = frozenset({"launcher_tool_path"})
     #: Those of them whose absence a workload can feel: setting one gives a warning.
@@ -154,6 +162,8 @@ class ProfileResources(ComputeResources):
 
 class ContainerConfig(BackendConfig):
     """Keys of the backends that run images."""
+
+    title: ClassVar[str] = "Keys of the backends that run images"
 
     resources: ProfileResources = Field(
         default_factory=ProfileResources, description="Resources of steps that do not name their own."

@@ -35,8 +35,10 @@ app.add_typer(jobs_app)
 app.add_typer(config_app)
 app.command()(login)
 
-# typer carries its parser along, or uses click, depending on its version; this is the base of either's errors.
-_ParserError = cast(type[Exception], typer.BadParameter.__mro__[2])
+# The base of what the parser raises. typer carries its parser along, or uses click, depending on its version.
+_ParserError = cast(
+    type[Exception], next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+)
 
 
 def _print_version(wanted: bool) -> None:

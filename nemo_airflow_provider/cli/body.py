@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from nemo_airflow_provider.cli import yamltext
 from nemo_airflow_provider.cli.failures import InvalidBody, MissingOptions, UsageError
 from nemo_airflow_provider.client.transport import JsonObject
 
@@ -74,7 +75,7 @@ def _read(name: str) -> str:
 def _mapping(text: str, where: str) -> JsonObject:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = _yaml(text, where)
     if not isinstance(value, dict):
         raise UsageError(f"{where} must be a JSON or YAML object, not {_kind(value)}.")
@@ -92,12 +93,10 @@ def _isoformat(value: Any) -> str:
 
 
 def _yaml(text: str, where: str) -> Any:
-    import yaml
-
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{where} is neither JSON nor YAML: {' '.join(str(error).split())}") from error
+        return yamltext.parse(text)
+    except ValueError as error:
+        raise UsageError(f"{where} is neither JSON nor YAML: {error}") from error
 
 
 def _kind(value: Any) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nemo_airflow_provider.cli import yamltext
 from nemo_airflow_provider.errors import ConfigError
 
 Record = dict[str, Any]
@@ -61,11 +62,9 @@ def load(file: Path) -> Record:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ContextFileError(f"Cannot read the context file {file}: {error}") from error
-    import yaml
-
     try:
-        content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
+        content = yamltext.parse(text)
+    except ValueError as error:
         raise ContextFileError(f"The context file {file} is not YAML: {error}") from error
     if content is None:
         return {}
@@ -138,7 +137,8 @@ def save(file: Path, content: Record) -> None:
     """
     import yaml
 
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    # Escapes for all but ASCII: PyYAML writes U+0085 as it is where it may, and reads it as a blank.
+    text = yaml.safe_dump(content, sort_keys=False)
     target = Path(os.path.realpath(file))
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

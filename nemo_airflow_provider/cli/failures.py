@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from nemo_airflow_provider.cli.session import ExpiredToken, Session
 from nemo_airflow_provider.cli.terminal import Terminal
+from nemo_airflow_provider.client.address import without_credentials
 from nemo_airflow_provider.client.auth import LOGIN_PATH
 from nemo_airflow_provider.client.errors import (
     ApiError,
@@ -139,7 +140,7 @@ def _api_lines(error: ApiError, session: Session) -> list[str]:
 def login_hint(session: Session) -> str:
     """How to get a token that the server takes."""
     if session.has_foreign_token and session.record is not None:
-        stored = session.record.cluster.get("base_url")
+        stored = without_credentials(str(session.record.cluster.get("base_url")))
         return (
             f"The token of context '{session.record.name}' is for {stored} and was not sent to "
             f"{session.display_url}. Run nemo --base-url {session.display_url} --context NAME login, or set "

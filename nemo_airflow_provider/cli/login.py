@@ -50,7 +50,7 @@ def _keep(session: Session, name: str, base_url: str, token: str) -> None:
     until = ""
     if expires_at is not None:
         until = f", valid until {datetime.fromtimestamp(expires_at).astimezone():%Y-%m-%d %H:%M:%S %z}"
-    session.terminal.note(f"✓ Logged in to {base_url}{until}.", colour="green")
+    session.terminal.note(f"✓ Logged in to {session.display_url}{until}.", colour="green")
     session.terminal.note(f"The token is in context '{name}' of {session.file}.")
     if content.get("current_context") != name:
         session.terminal.note(f"It is not the current context: use it with nemo --context {name} …")

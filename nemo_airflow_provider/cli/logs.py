@@ -14,7 +14,7 @@ from nemo_airflow_provider.cli.output import Listing, ListOptions, lines_of
 from nemo_airflow_provider.cli.progress import INTERRUPTED, WatchView, now, print_log_lines
 from nemo_airflow_provider.cli.session import Session
 from nemo_airflow_provider.client.jobs import LogFilter
-from nemo_airflow_provider.client.loglines import LogEnd, WholeLog
+from nemo_airflow_provider.client.loglines import PAGE_LINES, LogEnd, WholeLog
 from nemo_airflow_provider.client.watch import FINAL_STATUSES, LogLines, Watch, WatchWarning
 
 _COLUMNS = ("timestamp", "message")
@@ -122,7 +122,7 @@ def watch_job(
     attempt_id: params.Attempt = None,
     step_id: params.Step = None,
     task_id: params.Task = None,
-    limit: Annotated[int | None, typer.Option(help="Lines fetched at once.", show_default="100")] = None,
+    limit: Annotated[int, typer.Option(help="Lines fetched at once.")] = PAGE_LINES,
     timeout: Annotated[int | None, typer.Option(min=1, help="Give up after so many seconds.")] = None,
     poll_interval: params.PollInterval = None,
     history: Annotated[bool, typer.Option("--history/--no-history", help="Print lines from before.")] = True,

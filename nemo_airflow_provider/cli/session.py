@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from nemo_airflow_provider.cli import contextfile
 from nemo_airflow_provider.cli.terminal import Terminal
+from nemo_airflow_provider.client.address import without_credentials
 from nemo_airflow_provider.client.jobs import JobsClient
 from nemo_airflow_provider.client.transport import (
     DEFAULT_BASE_URL,
     DEFAULT_WORKSPACE,
     Transport,
-    without_credentials,
 )
 from nemo_airflow_provider.errors import NemoJobsError
 

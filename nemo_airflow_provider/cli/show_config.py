@@ -10,7 +10,7 @@ from nemo_airflow_provider.cli import params
 from nemo_airflow_provider.cli.failures import UsageError
 from nemo_airflow_provider.cli.output import EntityFormat, entity_format, print_entity
 from nemo_airflow_provider.cli.session import Session
-from nemo_airflow_provider.client.transport import without_credentials
+from nemo_airflow_provider.client.address import without_credentials
 
 app = typer.Typer(name="config", help="Look at the configuration.", no_args_is_help=True)
 

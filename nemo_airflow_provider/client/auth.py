@@ -6,8 +6,9 @@ import base64
 import json
 from typing import Any
 
+from nemo_airflow_provider.client.address import check_address
 from nemo_airflow_provider.client.errors import ApiError, BadAnswer
-from nemo_airflow_provider.client.transport import Transport, check_address
+from nemo_airflow_provider.client.transport import Transport
 
 LOGIN_PATH = "/auth/token/cli"
 
@@ -34,12 +35,12 @@ def token_without_password(base_url: str, *, certificate_authority: str | None =
 
 
 def token_for(base_url: str, username: str, password: str, *, certificate_authority: str | None = None) -> str:
-    """A token with the life that the server gives to command lines.
+    """A token with the life that the server gives to command lines. The password goes to `base_url` and no further.
 
     :raises ClientError: refused, or no such server
     """
     check_address(base_url, has_secret=True)
-    with Transport(base_url, certificate_authority=certificate_authority) as transport:
+    with Transport(base_url, certificate_authority=certificate_authority, follow_redirects=False) as transport:
         answer = transport.request("POST", LOGIN_PATH, body={"username": username, "password": password})
         return _token_of(answer, transport)
 

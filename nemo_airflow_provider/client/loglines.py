@@ -9,15 +9,19 @@ from nemo_airflow_provider.client.errors import ApiError
 from nemo_airflow_provider.client.jobs import EVERY_LINE, JobsClient, LogFilter
 from nemo_airflow_provider.client.transport import JsonObject
 
+#: Few requests for a long log, and one answer is not felt on the way.
+PAGE_LINES = 1000
 _TAIL_WINDOW_LINES = 100
-_OLDER_PAGE_LINES = 1000
 
 
 class LineSource(Protocol):
     """Where a watch takes its lines from."""
 
     def drain(self) -> Iterator[list[JsonObject]]:
-        """What is new since the last drain, oldest first. A drain cut short by an error goes on the next time."""
+        """What is new since the last drain, oldest first.
+
+        A drain that is cut short, by an error or by its reader, goes on the next time.
+        """
 
 
 class WholeLog:
@@ -25,6 +29,11 @@ class WholeLog:
 
     The server's last page has no next one, but its cursor stays valid and the page grows at its end. So the last
     page is read again, and the lines of it that were given before are left out by their number.
+
+    When the job is run again, its log is another one and begins anew. The server then refuses the cursor, has fewer
+    lines than were given, or has another first line.
+
+    :param limit: lines of a page
     """
 
     def __init__(
@@ -34,16 +43,20 @@ class WholeLog:
         *,
         workspace: str | None = None,
         which: LogFilter = EVERY_LINE,
-        limit: int | None = None,
+        limit: int = PAGE_LINES,
     ) -> None:
         self._client = client
         self._name = name
         self._workspace = workspace
         self._which = which
         self._limit = limit
+        self._first: JsonObject | None = None
+        self._begin(given=0)
+
+    def _begin(self, *, given: int) -> None:
+        """Read from the first line on; the first `given` are known."""
         self._cursor: str | None = None
-        self._skip = 0
-        self._given = 0
+        self._skip = self._given = given
 
     def drain(self) -> Iterator[list[JsonObject]]:
         """See `LineSource`."""
@@ -64,12 +77,26 @@ class WholeLog:
 
     def _page(self) -> JsonObject:
         try:
-            return self._read()
+            page = self._read()
         except ApiError as error:
             if self._cursor is None or not _cursor_refused(error):
                 raise
-        self._cursor, self._skip = None, self._given
-        return self._read()
+            self._begin(given=self._given)
+            page = self._read()
+        total = page.get("total")
+        if self._cursor is not None and isinstance(total, int) and total < self._given:
+            self._begin(given=self._given)
+            page = self._read()
+        if self._cursor is None:
+            self._recognise(page)
+        return page
+
+    def _recognise(self, page: JsonObject) -> None:
+        """Whether the first page is still that of the log that was given so far."""
+        first = page["data"][0] if page["data"] else None
+        if self._given and first != self._first:
+            self._begin(given=0)
+        self._first = first
 
     def _read(self) -> JsonObject:
         return self._client.get_logs(
@@ -118,8 +145,10 @@ class LogEnd:
         else:
             wanted = total  # Another attempt has begun: all of its log is new.
         chunks = self._backwards(page, wanted)
-        self._total = total
-        yield from reversed(chunks)
+        self._total = total - sum(map(len, chunks))
+        for rows in reversed(chunks):
+            self._total += len(rows)
+            yield rows
 
     def _backwards(self, page: JsonObject, wanted: int) -> list[list[JsonObject]]:
         """The last `wanted` lines from `page` back, newest chunk first."""
@@ -135,7 +164,7 @@ class LogEnd:
                 self._name,
                 workspace=self._workspace,
                 which=self._which,
-                limit=_OLDER_PAGE_LINES,
+                limit=PAGE_LINES,
                 page_cursor=page["prev_page"],
             )
 

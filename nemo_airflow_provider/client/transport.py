@@ -5,15 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import urlsplit, urlunsplit
 
-from nemo_airflow_provider.client.errors import (
-    ApiError,
-    BadAnswer,
-    CleartextToken,
-    ConnectionFailed,
-    TimedOut,
-)
+from nemo_airflow_provider.client.address import check_address, without_credentials
+from nemo_airflow_provider.client.errors import ApiError, BadAnswer, ConnectionFailed, TimedOut
 
 if TYPE_CHECKING:
     import httpx
@@ -30,7 +24,6 @@ _RETRIES = 2
 _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 60.0
 _RETRIED_STATUSES = frozenset({408, 409, 429})
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Transport:
@@ -39,6 +32,7 @@ class Transport:
     :param base_url: may hold a path prefix
     :param token: sent as Bearer
     :param certificate_authority: path of a PEM bundle to trust instead of the usual ones
+    :param follow_redirects: False where what is sent must not go anywhere else; a redirect is then `BadAnswer`
     :param sleep: called with the seconds between two tries
     :raises CleartextToken: a token, and plain http to another machine
     """
@@ -50,6 +44,7 @@ class Transport:
         token: str | None = None,
         certificate_authority: str | None = None,
         timeout_seconds: float = _TIMEOUT_SECONDS,
+        follow_redirects: bool = True,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         check_address(base_url, has_secret=bool(token))
@@ -65,7 +60,7 @@ class Transport:
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token}"} if token else None,
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS)),
-            follow_redirects=True,
+            follow_redirects=follow_redirects,
             verify=trust(self.base_url, certificate_authority),
         )
 
@@ -121,48 +116,10 @@ class Transport:
             raise ConnectionFailed(_cause(error), method=method, url=url, sent=sent) from error
         if response.status_code >= 400:
             raise _api_error(response)
+        if response.next_request is not None:
+            target = without_credentials(str(response.next_request.url))
+            raise BadAnswer(f"the server redirects to {target}, where this may not be sent", method=method, url=url)
         return _json_of(response)
-
-
-def check_address(base_url: str, *, has_secret: bool) -> None:
-    """Whether requests may go there.
-
-    :param has_secret: whether a token or password goes along
-    :raises ClientError: no http(s) URL with a host, or a secret in the clear
-    """
-    try:
-        parts = urlsplit(base_url)
-        host = parts.hostname
-        _ = parts.port
-    except ValueError as error:
-        raise ConnectionFailed(f"the base URL {base_url!r} is not a URL: {error}") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise ConnectionFailed(f"the base URL {base_url!r} is not of the form http(s)://host[:port][/prefix]")
-    if (has_secret or parts.username) and parts.scheme == "http" and not _is_loopback(host):
-        raise CleartextToken(
-            "JobsClient cannot send Authorization to cleartext remote endpoint "
-            f"'{without_credentials(base_url)}'; use https:// or loopback HTTP for local development"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    if host in _LOOPBACK:
-        return True
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def without_credentials(url: str) -> str:
-    """The URL without user and password; what is no URL, as it is."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _cause(error: Exception) -> str:

@@ -24,6 +24,8 @@ _POLL_GROWTH = 1.5
 _SHORTEST_BACK_OFF_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 30.0
 _FINAL_DRAIN_FAILURES = 3
+#: A log may grow as fast as it is read; the status is looked at meanwhile.
+_LONGEST_DRAIN_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Watch:
                 shown = status["status"]
                 self._poll.quicken()
                 yield StatusChanged(status)
-            pause = yield from self._drain()
+            pause = yield from self._drain(until_done=shown in self._end_statuses)
             if shown not in self._end_statuses:
                 failures = 0
             elif pause is None:
@@ -155,15 +157,23 @@ class Watch:
         self._status_trouble.over()
         return status
 
-    def _drain(self) -> Generator[Event, None, float | None]:
-        """None when all lines were read, else the seconds to wait before the next try."""
+    def _drain(self, *, until_done: bool) -> Generator[Event, None, float | None]:
+        """None when all lines were read, else the seconds to wait before the next try.
+
+        :param until_done: read to the end, however long that takes
+        :raises WatchTimeout: it took too long
+        """
         if self._lines is None:
             return None
+        began = self._clock()
         try:
             for rows in self._lines.drain():
                 self._poll.quicken()
                 if not self._discard:
                     yield LogLines(rows)
+                self._check_deadline()
+                if not until_done and self._clock() - began >= _LONGEST_DRAIN_SECONDS:
+                    return 0.0
         except (ApiError, ConnectionFailed) as error:
             kind = "Transient log check failed" if _is_transient(error) else "Log check failed"
             message, pause = self._log_trouble.again(f"{kind}: {error}")

@@ -74,7 +74,7 @@ def slot_path(directory: str, counter: int) -> str:
 
 
 def load(directory: str) -> Commit | None:
-    """The newest whole record, or None when nothing was ever committed."""
+    """The newest whole record, or None when there is none: nothing was ever committed, or `is_damaged`."""
     for _ in range(_READ_TRIES):
         raw = [_read(slot_path(directory, slot)) for slot in (0, 1)]
         whole = [record for record in raw if _is_whole(record)]
@@ -83,6 +83,15 @@ def load(directory: str) -> Commit | None:
         if not any(raw):
             return None
     return None
+
+
+def is_damaged(directory: str) -> bool:
+    """Whether neither of two records can be read. Ask under the stream's lock: nobody writes one meanwhile.
+
+    A single torn record is no damage: the first commit was cut short, and nothing was ever true of the stream.
+    """
+    raw = [_read(slot_path(directory, slot)) for slot in (0, 1)]
+    return all(raw) and not any(map(_is_whole, raw))
 
 
 def _read(path: str) -> bytes:

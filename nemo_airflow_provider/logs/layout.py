@@ -36,7 +36,7 @@ class StreamRemoved(NemoJobsError):
 
 
 class StreamDamaged(NemoJobsError):
-    """The files are shorter than their commit record says (the machine they are on lost power)."""
+    """The commit records are torn, or files are shorter than they say (the machine they are on lost power)."""
 
     code = "stream_damaged"
 
@@ -122,12 +122,6 @@ def superseded_start(root: Path, stream: StreamId) -> int | None:
         return int((stream.path(root) / "superseded").read_text())
     except (FileNotFoundError, ValueError):
         return None
-
-
-def is_finished(root: Path, stream: StreamId) -> bool:
-    """Whether the newest start's output is stored to its last byte."""
-    record = commit.load(str(stream.path(root)))
-    return record is not None and record.finished
 
 
 def line_count(root: Path, stream: StreamId) -> int:

@@ -75,10 +75,6 @@ class Pump:
         self.error: Exception | None = None
         #: what keeps the pump from going on now
         self.trouble: str | None = None
-        #: lines in the stream, earlier starts and uncommitted lines counted
-        self.lines = 0
-        #: time of the newest line of this start, microseconds since 1970 UTC
-        self.last_output_micros: int | None = None
 
     def start(self) -> None:
         """Start the thread."""
@@ -121,13 +117,11 @@ class Pump:
             else:
                 retry.reset()
                 self.waiting = False
-                self.lines = writer.next_seq
                 return writer
 
     def _pump(self, writer: StreamWriter) -> None:
         stored, state = writer.source, None
         if stored and stored["start"] == self._start_number:
-            self.last_output_micros = stored["last_output_micros"]
             state = stored["assembler"]
             if writer.finished:
                 self.finished = True
@@ -174,8 +168,6 @@ class Pump:
     def _append(self, writer: StreamWriter, lines: list[Line]) -> None:
         if lines:
             writer.append(self._marked(self._mask.lines(lines)))
-            self.lines = writer.next_seq
-            self.last_output_micros = lines[-1][0]
 
     def _marked(self, lines: list[Line]) -> list[Line]:
         if not self._stderr_prefix or all(line[2] == "stdout" for line in lines):
@@ -186,11 +178,7 @@ class Pump:
         ]
 
     def _commit(self, writer: StreamWriter, assembler: Assembler, *, finished: bool = False) -> None:
-        source = {
-            "start": self._start_number,
-            "last_output_micros": self.last_output_micros,
-            "assembler": assembler.state(),
-        }
+        source = {"start": self._start_number, "assembler": assembler.state()}
         retry = _Retry(self)
         while True:
             try:

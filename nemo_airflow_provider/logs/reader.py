@@ -11,10 +11,8 @@ from pathlib import Path
 
 from nemo_airflow_provider.logs.cursor import Cursor, Direction
 from nemo_airflow_provider.logs.layout import BLOCK_LINES, StreamId
-from nemo_airflow_provider.logs.stored import READ_BYTES, StoredStream, read_from
+from nemo_airflow_provider.logs.stored import READ_BYTES, StoredStream
 from nemo_airflow_provider.model.logline import LogLine
-
-__all__ = ["LogPage", "LogReader", "StreamView", "read_from"]
 
 
 @dataclass(frozen=True, slots=True)

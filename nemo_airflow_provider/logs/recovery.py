@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from nemo_airflow_provider.logs.commit import Commit
+from nemo_airflow_provider.logs.commit import Commit, is_damaged, load
 from nemo_airflow_provider.logs.layout import (
     BLOCK_LINES,
     RECORD,
@@ -47,12 +47,18 @@ def lock_stream(path: Path, root: Path) -> int:
         os.close(descriptor)  # we locked a file that was just removed
 
 
-def recover(directory: str, record: Commit) -> list[int]:
-    """Cut every file back to the commit.
+def recover(directory: str) -> tuple[Commit, list[int]]:
+    """Cut every file of a locked stream back to its commit.
 
-    :return: the last block of each task's list, in the order of `record.tasks`
-    :raises StreamDamaged: a file is shorter than the record says
+    :return: the commit, and the last block of each task's list in the order of its `tasks`
+    :raises StreamDamaged: there is no whole commit record any more, or a file is shorter than it says
     """
+    record = load(directory)
+    if record is None and is_damaged(directory):
+        raise StreamDamaged(
+            f"Neither commit record in {directory} can be read. Move the directory away to start the log anew."
+        )
+    record = record or Commit()
     for name in os.listdir(directory):
         if name.startswith("seg-") and int(name[4:].removesuffix(".jsonl")) > record.segment:
             os.unlink(f"{directory}/{name}")
@@ -67,7 +73,7 @@ def recover(directory: str, record: Commit) -> list[int]:
         with open(path, "rb") as file:
             file.seek(-RECORD.size, os.SEEK_END)
             last_blocks.append(RECORD.unpack(file.read(RECORD.size))[0])
-    return last_blocks
+    return record, last_blocks
 
 
 def _cut(path: str, size: int) -> None:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from nemo_airflow_provider.logs.commit import Commit, TaskCount, load, slot_path
+from nemo_airflow_provider.logs.commit import Commit, TaskCount, slot_path
 from nemo_airflow_provider.logs.layout import (
     BLOCK_LINES,
     RECORD,
@@ -23,7 +23,6 @@ from nemo_airflow_provider.logs.layout import (
     StreamId,
     StreamRemoved,
     index_path,
-    is_finished,
     line_count,
     mark_superseded,
     remove_run,
@@ -41,7 +40,6 @@ __all__ = [
     "StreamId",
     "StreamRemoved",
     "StreamWriter",
-    "is_finished",
     "line_count",
     "mark_superseded",
     "remove_run",
@@ -106,8 +104,7 @@ class StreamWriter:
         self._lock = lock
         self._segment_bytes = segment_bytes
         self._descriptors: dict[str, int] = {}
-        record = load(directory) or Commit()
-        last_blocks = recover(directory, record)
+        record, last_blocks = recover(directory)
         self._committed = record
         self._next_seq = record.next_seq
         self._segment = record.segment
@@ -124,7 +121,7 @@ class StreamWriter:
         """Lock the stream, and cut its files back to what was committed.
 
         :raises StreamBusy: another writer holds it
-        :raises StreamDamaged: files are shorter than the commit record says
+        :raises StreamDamaged: what was committed is not there any more
         """
         path = stream.path(root)
         lock = lock_stream(path, root)
@@ -146,7 +143,7 @@ class StreamWriter:
 
     @property
     def finished(self) -> bool:
-        """Whether the last commit was `finish`."""
+        """Whether the last commit said that nothing more comes."""
         return self._committed.finished
 
     @property
@@ -180,6 +177,7 @@ class StreamWriter:
         """Write what was appended, then the record that makes it count.
 
         :param source: JSON value that a later writer finds as `source`
+        :param finished: the source has nothing more
         :raises OSError: nothing counts yet; call again with the same or a newer `source`
         :raises StreamRemoved: the files were deleted
         """
@@ -204,10 +202,6 @@ class StreamWriter:
         self._index.clear()
         for task in self._tasks.values():
             task.stored()
-
-    def finish(self) -> None:
-        """Commit, and say that the source has nothing more."""
-        self.commit(self.source, finished=True)
 
     def _write_pending(self) -> None:
         for segment, (offset, data) in self._data.items():

@@ -6,6 +6,7 @@ read each time, so a changed file counts at once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,8 @@ from nemo_airflow_provider.profiles.profile_set import Profile, ProfileSet
 from nemo_airflow_provider.profiles.source import read_text
 
 __all__ = ["PlatformConfig", "Profile", "ProfileSet", "load_profiles"]
+
+log = logging.getLogger(__name__)
 
 _PATH_VARIABLE = "NHX_CONFIG_FILE_PATH"
 
@@ -35,12 +38,21 @@ def load_profiles(
     """
     text = None if path is None else read_text(path, _setting_of(path, environ))
     relevant = tuple(sorted(variables.relevant(environ).items()))
-    return merge(_checked(str(path or ""), text, relevant), docker_answers)
+    profiles = merge(_checked(str(path or ""), text, relevant), docker_answers)
+    _warn(text, profiles.warnings)
+    return profiles
 
 
 @lru_cache(maxsize=8)
 def _checked(source: str, text: str | None, environ: tuple[tuple[str, str], ...]) -> Configuration:
     return read_configuration(source, text, dict(environ))
+
+
+@lru_cache(maxsize=8)
+def _warn(text: str | None, warnings: tuple[str, ...]) -> None:  # noqa: ARG001 - a changed file is told anew
+    """Log warnings, once for each state of the file and of the host's engine."""
+    for warning in warnings:
+        log.warning("%s", warning)
 
 
 def _setting_of(path: Path, environ: Mapping[str, str]) -> str:

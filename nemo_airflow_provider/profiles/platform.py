@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from nemo_airflow_provider.backends.config import StrictModel
+from nemo_airflow_provider.backends.config import ImagePullSecret
 
 _GPU_IDS = re.compile(r"\d+( *, *\d+)*", re.ASCII)
 _SANDBOX = frozenset(
@@ -27,12 +27,6 @@ class _Shared(BaseModel):
     """A mapping in which upstream has more keys than we read."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class PullSecret(StrictModel):
-    """Names a Secret of the namespace."""
-
-    name: str = Field(min_length=1, description="Name of the Secret.")
 
 
 class DockerPlatform(_Shared):
@@ -89,10 +83,5 @@ class PlatformConfig(_Shared):
     )
     image_registry: str = Field(default="my-registry", min_length=1, description="Registry of the default task image.")
     image_tag: str = Field(default="local", min_length=1, description="Tag of the default task image.")
-    image_pull_secrets: list[PullSecret] = Field(default_factory=list, description="Pull secrets of every pod.")
+    image_pull_secrets: list[ImagePullSecret] = Field(default_factory=list, description="Pull secrets of every pod.")
     docker: DockerPlatform = Field(default_factory=DockerPlatform, description="The host's engine.")
-
-    @property
-    def default_task_image(self) -> str:
-        """Image of a step when neither the step nor its profile names one."""
-        return f"{self.image_registry}/nhx-tasks:{self.image_tag}"

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from nemo_airflow_provider.backends.config import BackendConfig, ContainerConfig
-from nemo_airflow_provider.backends.kube.config import PodConfig
+from nemo_airflow_provider.backends.config import BackendConfig
 from nemo_airflow_provider.backends.registry import BACKENDS, LEFT_OUT, BackendEntry
 from nemo_airflow_provider.profiles import variables
 from nemo_airflow_provider.profiles.platform import PlatformConfig
@@ -51,12 +50,6 @@ its place: with another backend wholly, with the same backend key by key, where 
 key.
 """
 
-#: Titles of the config classes that several backends share.
-_SHARED_TITLES: dict[type[BackendConfig], str] = {
-    BackendConfig: "Keys of every backend",
-    ContainerConfig: "Keys of the backends that run images",
-    PodConfig: "Keys of the backends that make pods",
-}
 _WORDS = {str: "text", int: "integer", bool: "boolean", float: "number", Any: "anything"}
 
 
@@ -119,21 +112,17 @@ def _config_sections() -> Iterator[str]:
             if model is entry.config_class:
                 yield _backend_section(entry)
             else:
-                yield f"## {_title(model)}\n\n{_table(model, _own_fields(model))}"
+                yield f"## {model.title}\n\n{_table(model, _own_fields(model))}"
                 yield _without_effect("config", model.without_effect & set(_own_fields(model)))
 
 
 def _backend_section(entry: BackendEntry) -> str:
     model = entry.config_class
-    shared = [_title(base) for base in _lineage(entry)[1:]]
+    shared = [base.title for base in _lineage(entry)[1:]]
     own = _own_fields(model)
     intro = f"Also: {'; '.join(title[0].lower() + title[1:] for title in reversed(shared))}.\n"
     table = f"\n{_table(model, own)}" if own else ""
     return f"## Keys of `{entry.name}`\n\n{intro}{table}"
-
-
-def _title(model: type[BackendConfig]) -> str:
-    return _SHARED_TITLES.get(model, model.__name__)
 
 
 def _lineage(entry: BackendEntry) -> list[type[BackendConfig]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import yaml
@@ -113,7 +114,7 @@ def read_sections(source: str, text: str, names: tuple[str, ...], problems: list
     :raises ConfigError: the text is no YAML, or its top is no mapping
     """
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         try:
             root = loader.get_single_node()
             return _sections(loader, source, root, names, problems)
@@ -129,10 +130,22 @@ def read_sections(source: str, text: str, names: tuple[str, ...], problems: list
         where = f"{source}:{mark.line + 1}" if mark else source
         reason = ", ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{_PARSE_ERROR} {where}: {reason}") from error
-    except (ValueError, RecursionError) as error:
-        # PyYAML lets Python's own complaint through for values like the date 2026-02-31.
+    except (ArithmeticError, ValueError, RecursionError) as error:
+        # Python's own complaint about an escape like "\UFFFFFFFF".
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ConfigError(f"{_PARSE_ERROR} {source}: {reason}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Has a line for every fault: PyYAML lets Python's own complaints through, for a date like 2026-02-31."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            value = shortened(node.value) if isinstance(node, yaml.ScalarNode) else "this"
+            problem = f"{value} is no {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
 def _sections(
@@ -158,8 +171,13 @@ def _sections(
             continue
         before = len(problems)
         problems.extend(_faults(node, place, (), set()))
-        if len(problems) == before:
-            sections[name] = Section(place, loader.construct_document(node))
+        if len(problems) > before:
+            continue
+        data = loader.construct_document(node)
+        if isinstance(data, dict):
+            sections[name] = Section(place, data)
+        else:  # `!!set`
+            problems.append(f"Settings for service '{name}' must be a mapping. ({place})")
     return sections
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
-from nemo_airflow_provider.standalone import environment, lock, processes
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.standalone import environment, job, lock
+from nemo_airflow_provider.standalone.interruption import Interruption, Stopped
 from nemo_airflow_provider.standalone.server import AirflowServer, LaunchError
 
 DEFAULT_PORT = 8080
@@ -22,10 +20,6 @@ DEFAULT_HOME = Path(".airflow")
 EXAMPLE = Path(__file__).parents[2] / "dags_examples" / "jobs" / "hello.yaml"
 
 OK, FAILED, USAGE = 0, 1, 2
-
-
-class Stopped(BaseException):
-    """Ctrl-C, SIGTERM or SIGHUP. Not an `Exception`, as KeyboardInterrupt is not."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,32 +40,57 @@ def main(arguments: list[str] | None = None) -> int:
                 return _fail(f"Port {port} is in use; give another one (PORT=… or --port …).", USAGE)
             return _launch(server, environ, options)
     except lock.HomeInUse as error:
-        if options.command == "run":
-            _say(f"Using the Airflow that runs at {error.url}")
-            return _run_job(options.job, error.url, environ, lambda: time.sleep(0.2))
-        return _fail(f"{error} from {home}; stop it first, or give another --home.", USAGE)
-    except KeyboardInterrupt:
+        holder = error
+    except KeyboardInterrupt:  # before anything was started
         return FAILED
+    if options.command == "run":
+        return _run_there(server, holder, options.job)
+    return _fail(f"{holder} from {home}; stop it first, or give another --home.", USAGE)
 
 
 def _launch(server: AirflowServer, environ: Mapping[str, str], options: argparse.Namespace) -> int:
     """Start everything, do what was asked, end everything."""
     processes.adopt_orphans()
     console = _Console(server, options.verbose)
-    with _signals_end(server):
+    with Interruption(server.end_at_once) as interruption:
         try:
-            _start(server, console)
-            if options.command == "run":
-                return _run_job(options.job, server.url, environ, console.tick)
-            server.start("triggerer")  # no job needs it, so it does not delay the start
-            while True:
-                console.tick()
+            with interruption.allowed():
+                _start(server, console)
+                if options.command == "run":
+                    nemo = job.command_environment(environ, keep_tokens=False)
+                    return OK if job.run(options.job, server.url, nemo, console.tick) else FAILED
+                server.start("triggerer")  # no job needs it, so it does not delay the start
+                while True:
+                    console.tick()
         except Stopped:
             return OK if options.command == "serve" else FAILED
         except LaunchError as error:
             return _fail(str(error), FAILED)
         finally:
             _stop(server)
+
+
+def _run_there(server: AirflowServer, holder: lock.HomeInUse, file: Path) -> int:
+    """Run the job on the Airflow of another launcher, which may still be starting."""
+    server.url = holder.url
+    _say(f"Using the Airflow that runs at {server.url}")
+    nemo = job.command_environment(os.environ, keep_tokens=True)
+
+    def look() -> None:
+        if not holder.is_alive():
+            raise LaunchError(
+                f"The launcher of {server.url} (process {holder.pid}) ended before its Airflow was ready."
+            )
+
+    with Interruption(lambda: None) as interruption:
+        try:
+            with interruption.allowed():
+                server.wait_ready(look=look)
+                return OK if job.run(file, server.url, nemo, lambda _watch: time.sleep(0.2)) else FAILED
+        except Stopped:
+            return FAILED
+        except LaunchError as error:
+            return _fail(str(error), FAILED)
 
 
 def _start(server: AirflowServer, console: _Console) -> None:
@@ -84,28 +103,6 @@ def _start(server: AirflowServer, console: _Console) -> None:
         f"Ready after {time.monotonic() - began:.0f} s: {server.url} (Airflow), "
         f"{server.url}/apis/jobs/v2 (jobs API, NHX_BASE_URL={server.url}). Ctrl-C ends it."
     )
-
-
-def _run_job(job: Path, url: str, environ: Mapping[str, str], wait: Callable[[], None]) -> int:
-    """Create the job under a fresh name and print its status and log until it ends.
-
-    Two commands rather than `create --watch`, which prints the whole job first: here the log is what matters.
-
-    :param wait: called again and again meanwhile
-    """
-    nemo = [sys.executable, "-m", "nemo_airflow_provider.cli.main", "--base-url", url, "jobs"]
-    name = f"{job.stem}-{secrets.token_hex(4)}"
-    create = [*nemo, "create", name, "--input-file", str(job)]
-    if subprocess.run(create, env=dict(environ), stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        return FAILED
-    _say(f"Job {name}:")
-    watch = subprocess.Popen([*nemo, "watch", name], env=dict(environ), stdin=subprocess.DEVNULL)
-    try:
-        while watch.poll() is None:
-            wait()
-    finally:
-        watch.terminate()
-    return OK if watch.returncode == 0 else FAILED
 
 
 def _stop(server: AirflowServer) -> None:
@@ -121,39 +118,21 @@ class _Console:
         self._server = server
         self._verbose = verbose
 
-    def tick(self) -> None:
-        """Look after everything, then sleep a moment."""
+    def tick(self, *children: int) -> None:
+        """Look after everything, then sleep a moment.
+
+        :param children: processes that somebody else here has started and will collect
+        """
         self._server.check(report=_say)
-        self.show()
+        self.show(*children)
         time.sleep(0.2)
 
-    def show(self) -> None:
-        processes.reap_orphans(component.pid for component in self._server.components.values())
+    def show(self, *children: int) -> None:
+        processes.reap_orphans([*children, *(component.pid for component in self._server.components.values())])
         if self._verbose:
             for component in self._server.components.values():
                 for line in component.new_output():
                     _say(f"{component.name} | {line}")
-
-
-@contextmanager
-def _signals_end(server: AirflowServer) -> Iterator[None]:
-    """Turn the first signal into `Stopped`, and any later one into an immediate end."""
-    seen = False
-
-    def handle(_signum: int, _frame: object) -> None:
-        nonlocal seen
-        if seen:
-            server.hurry = True
-            return
-        seen = True
-        raise Stopped
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
+
+#: Time for a holder to write down where it is, after it has taken the lock.
+_INTRODUCTION_SECONDS = 5.0
 
 
 class HomeInUse(Exception):
     """Another launcher holds the home.
 
-    :param url: where its Airflow is
+    :param url: where its Airflow is, or will be when it has started
     :param pid: the launcher
     """
 
@@ -21,6 +26,16 @@ class HomeInUse(Exception):
         super().__init__(f"Airflow already runs at {url} (process {pid})")
         self.url = url
         self.pid = pid
+
+    def is_alive(self) -> bool:
+        """Whether the launcher runs."""
+        if not self.pid:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 @contextmanager
@@ -30,14 +45,33 @@ def hold(home: Path, url: str) -> Iterator[None]:
     :raises HomeInUse: somebody else holds it
     """
     with (home / "standalone.lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = json.loads(file.read() or "{}")
-            raise HomeInUse(str(holder.get("url", "an unknown address")), int(holder.get("pid", 0))) from None
+        _take(file)
         file.truncate(0)
         file.write(json.dumps({"url": url, "pid": os.getpid()}))
         file.flush()
         yield
         file.truncate(0)
+
+
+def _take(file: TextIO) -> None:
+    """Lock the file.
+
+    :raises HomeInUse: somebody else has it
+    """
+    deadline = time.monotonic() + _INTRODUCTION_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            file.seek(0)
+            holder = _holder(file.read())
+        # A holder that is only just starting has not written yet, or stands behind what a killed one has left.
+        if holder.is_alive() or time.monotonic() > deadline:
+            raise holder
+        time.sleep(0.05)
+
+
+def _holder(text: str) -> HomeInUse:
+    said = json.loads(text or "{}")
+    return HomeInUse(str(said.get("url", "an unknown address")), int(said.get("pid", 0)))

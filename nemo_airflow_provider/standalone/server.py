@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_airflow_provider.standalone import environment, processes
-from nemo_airflow_provider.standalone.processes import Component
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.standalone import environment
+from nemo_airflow_provider.standalone.component import Component
 
 READY_PATH = "/apis/jobs/v2/execution-profiles"
 DAGS_PATH = "/api/v2/dags?tags=nemo&limit=1"
@@ -52,7 +53,7 @@ class AirflowServer:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.home = Path(environ["AIRFLOW_HOME"])
         self.url = environment.local_url(environ)
-        self.hurry = False  #: set by whoever cannot wait for an orderly end
+        self._hurry = False
         self._environ = dict(environ)
         self._restarts = 0
         self.logs = self.home / "logs" / "standalone"
@@ -159,17 +160,21 @@ class AirflowServer:
             component.wait(1)
         return left
 
+    def end_at_once(self) -> None:
+        """Make this `stop`, or the next one, not wait for an orderly end; safe in a signal handler."""
+        self._hurry = True
+
     def members(self) -> list[int]:
         """Living processes of the components' sessions."""
         return [pid for component in self.components.values() for pid in component.members()]
 
     def _terminate(self, components: list[Component], timeout_seconds: float) -> None:
         deadline = time.monotonic() + timeout_seconds
-        if self.hurry:
+        if self._hurry:
             return
         for component in components:
             component.send_to_all(signal.SIGTERM)
-        while not self.hurry and time.monotonic() < deadline:
+        while not self._hurry and time.monotonic() < deadline:
             if not any(component.is_running() or component.members() for component in components):
                 return
             time.sleep(0.05)

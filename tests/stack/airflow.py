@@ -13,7 +13,9 @@ from typing import Self, TypeVar
 
 import httpx
 
-from nemo_airflow_provider.standalone import environment, processes
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.standalone import environment
+from nemo_airflow_provider.standalone.component import Component
 from nemo_airflow_provider.standalone.server import AirflowServer
 
 #: Of a developer's shell nothing that configures Airflow, the jobs API or its client may reach the stack.
@@ -151,7 +153,7 @@ def wait_until(look: Callable[[], T], timeout_seconds: float = 30, what: str = "
 
 
 @contextmanager
-def stopped(component: processes.Component) -> Iterator[None]:
+def stopped(component: Component) -> Iterator[None]:
     """Freeze a component's main process for the length of the block."""
     component.send(signal.SIGSTOP)
     try:

@@ -19,7 +19,8 @@ def fresh_database(admin_url: str) -> Iterator[str]:
     admin = sqlalchemy.create_engine(admin_url, isolation_level="AUTOCOMMIT")
     try:
         with admin.connect() as connection:
-            connection.execute(sqlalchemy.text(f'CREATE DATABASE "{name}"'))
+            # A cluster made without a locale has SQL_ASCII in its usual template.
+            connection.execute(sqlalchemy.text(f"CREATE DATABASE \"{name}\" ENCODING 'UTF8' TEMPLATE template0"))
         try:
             yield admin.url.set(database=name).render_as_string(hide_password=False)
         finally:

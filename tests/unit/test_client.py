@@ -18,13 +18,15 @@ from nemo_airflow_provider.client import (
     JobsClient,
     LogEnd,
     LogLines,
+    StatusChanged,
     Waiting,
     Watch,
     WatchTimeout,
     WholeLog,
 )
+from nemo_airflow_provider.client.address import check_address
 from nemo_airflow_provider.client.auth import expiry
-from nemo_airflow_provider.client.transport import Transport, check_address
+from nemo_airflow_provider.client.transport import Transport
 from tests.unit.cli.fake_server import Answer, FakeServer, Seen, detail
 from tests.unit.cli.shapes import JOBS, PROFILES, job, line, logs, page, status
 
@@ -190,12 +192,13 @@ def test_a_token_that_does_not_say_when_it_ends(token: str) -> None:
 
 
 class GrowingLog:
-    """Lines that become more; a cursor is the number of its first line."""
+    """Lines that become more; a cursor is the number of its first line, or of the line after its last if negative."""
 
     def __init__(self, limit: int) -> None:
         self.known = 0
         self.limit = limit
         self.refuse = False
+        self.prefix = "m"
 
     def __call__(self, seen: Seen) -> Answer:
         if "tail" in seen.query:
@@ -206,11 +209,15 @@ class GrowingLog:
             self.refuse = False
             return detail(422, "Invalid page cursor")
         start = int(cursor[0]) if cursor else 0
+        if start < 0:
+            return self._page(max(0, -start - self.limit), -start)
         return self._page(start, min(start + self.limit, self.known))
 
     def _page(self, start: int, end: int) -> Answer:
-        rows = [line(f"m{number}") for number in range(start, end)]
-        return Answer(logs(*rows, next_page=str(end) if end < self.known else None, total=self.known))
+        rows = [line(f"{self.prefix}{number}") for number in range(start, end)]
+        following = str(end) if end < self.known else None
+        previous = str(-start) if start else None
+        return Answer(logs(*rows, next_page=following, prev_page=previous, total=self.known))
 
 
 def messages(source: WholeLog | LogEnd) -> list[str]:
@@ -234,6 +241,45 @@ class TestLines:
         assert len(messages(source)) == 8
         log.known, log.refuse = 10, True
         assert messages(source) == ["m8", "m9"]
+
+    @pytest.mark.parametrize(
+        ("limit", "refuses", "lines"),
+        [
+            *((3, True, lines) for lines in (0, 3, 7, 8, 20)),  # told by the refused cursor
+            *((3, False, lines) for lines in (0, 3, 7)),  # by the total
+            *((100, False, lines) for lines in (0, 7, 8, 20)),  # by the first line, without any cursor
+        ],
+    )
+    def test_the_log_of_another_attempt_is_given_from_its_first_line(
+        self, server: FakeServer, client: JobsClient, limit: int, refuses: bool, lines: int
+    ) -> None:
+        log = GrowingLog(limit=limit)
+        server.on("GET", LOGS, log)
+        source = WholeLog(client, "pz-1", limit=limit)
+        log.known = 8
+        messages(source)
+        log.known, log.refuse, log.prefix = lines, refuses, "n"
+        assert messages(source) == [f"n{number}" for number in range(lines)]
+        log.known += 1
+        assert messages(source) == [f"n{lines}"]
+
+    def test_a_log_is_read_a_thousand_lines_at_a_time(self, server: FakeServer, client: JobsClient) -> None:
+        server.on("GET", LOGS, Answer(logs()))
+        messages(WholeLog(client, "pz-1"))
+        assert server.seen[0].query == {"limit": ["1000"]}
+
+    def test_the_end_of_a_log_that_was_read_in_part_goes_on(self, server: FakeServer, client: JobsClient) -> None:
+        log = GrowingLog(limit=1000)
+        server.on("GET", LOGS, log)
+        source = LogEnd(client, "pz-1", lines=1)
+        log.known = 1
+        messages(source)
+        log.known = 251
+        drain = source.drain()
+        given = [row["message"] for row in next(drain)]
+        drain.close()
+        assert 0 < len(given) < 250
+        assert given + messages(source) == [f"m{number}" for number in range(1, 251)]
 
     def test_another_refusal_is_an_error(self, server: FakeServer, client: JobsClient) -> None:
         log = GrowingLog(limit=3)
@@ -305,6 +351,32 @@ class TestWatch:
         server.on("GET", LOGS, Answer(logs(line("last"))))
         events = list(Watch(client, "pz-1", lines=WholeLog(client, "pz-1")).events())
         assert [type(event) for event in events[1:]] == [LogLines, JobEnded]
+
+    def test_a_log_that_never_stops_hides_neither_status_nor_timeout(
+        self, server: FakeServer, client: JobsClient
+    ) -> None:
+        now = [0.0]
+
+        def talk(seen: Seen) -> Answer:
+            now[0] += 0.5
+            number = int(seen.query.get("page_cursor", ["0"])[0])
+            return Answer(logs(line(f"m{number}"), next_page=str(number + 1), total=number + 2))
+
+        server.on("GET", LOGS, talk)
+        server.on("GET", f"{JOB}/status", Answer(status(status="pending")), Answer(status(status="active")))
+        source = WholeLog(client, "pz-1")
+        watch = Watch(
+            client, "pz-1", lines=source, timeout_seconds=10, clock=lambda: now[0], sleep=lambda seconds: None
+        )
+        seen: list[str] = []
+        with pytest.raises(WatchTimeout):
+            for event in watch.events():
+                if isinstance(event, StatusChanged):
+                    seen.append(event.status["status"])
+                elif isinstance(event, LogLines):
+                    seen += [row["message"] for row in event.rows]
+        assert [entry for entry in seen if entry.startswith("m")] == [f"m{number}" for number in range(20)]
+        assert seen.index("active") <= 8
 
     def test_an_error_that_stays_ends_it(self, server: FakeServer, client: JobsClient) -> None:
         server.on("GET", f"{JOB}/status", detail(403, "no"))

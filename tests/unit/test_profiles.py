@@ -457,6 +457,19 @@ class TestChange:
         os.utime(path, (1, 1))
         assert load_profiles(path, environ={}, docker_answers=None).runtime == "docker"
 
+    def test_warnings_are_logged_once_for_each_text(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        path = tmp_path / "jobs.yaml"
+        path.write_text("platform: {runtimee: none}\n")
+        for _ in range(3):
+            (warning,) = load_profiles(path, environ={}, docker_answers=None).warnings
+        assert caplog.messages == [warning]
+        path.write_text("\nplatform: {runtimee: none}\n")
+        load_profiles(path, environ={}, docker_answers=None)
+        assert [message.split(": unknown")[0] for message in caplog.messages] == [
+            f"{path}:1: platform.runtimee",
+            f"{path}:2: platform.runtimee",
+        ]
+
     def test_a_changed_environment_counts_at_once(self, load: Load) -> None:
         text = "platform: {runtime: none}"
         assert load(text).profiles

@@ -63,7 +63,8 @@ class TestFile:
             ("a: b\njobs: {", "Error parsing NeMo Helix configuration file as YAML: jobs.yaml:2: "),
             ("jobs: {}\n---\njobs: {}", "Error parsing NeMo Helix configuration file as YAML: jobs.yaml:2: "),
             ("a: b\njobs:\t\0", "Error parsing NeMo Helix configuration file as YAML: jobs.yaml:2: character"),
-            ("jobs: {executors: 2026-02-31}", "Error parsing NeMo Helix configuration file as YAML: jobs.yaml: "),
+            ('jobs: "\\UFFFFFFFF"', "Error parsing NeMo Helix configuration file as YAML: jobs.yaml: "),
+            ("jobs: !!set {a}", "Settings for service 'jobs' must be a mapping. (jobs.yaml:1: jobs)"),
             (
                 "jobs: {executors: !!python/name:os.system x}",
                 "Error parsing NeMo Helix configuration file as YAML: jobs.yaml:1: could not determine",
@@ -74,6 +75,22 @@ class TestFile:
     def test_not_a_configuration(self, path: Path, content: str, beginning: str) -> None:
         (line,) = faults(path, content)
         assert line.startswith(beginning)
+
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [
+            ("2026-02-31", "'2026-02-31' is no timestamp"),
+            ("!!timestamp foo", "'foo' is no timestamp"),
+            ("!!bool x", "'x' is no bool"),
+            ("!!bool {=: x}", "this is no bool"),
+            ("!!int ''", "'' is no int"),
+            ("!!float ''", "'' is no float"),
+            ("9" * 5000, "'999999999999...9999999999999' is no int"),
+        ],
+    )
+    def test_a_value_that_is_not_of_its_type(self, path: Path, value: str, reason: str) -> None:
+        beginning = "Error parsing NeMo Helix configuration file as YAML: jobs.yaml:3: "
+        assert faults(path, f"jobs:\n  executors:\n  - profile: {value}\n") == [beginning + reason]
 
     def test_other_sections_are_not_read(self, path: Path) -> None:
         path.write_text("files: !vault {a: 1, a: 2}\nauth: []\nplatform: {runtime: none}")

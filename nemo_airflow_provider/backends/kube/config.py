@@ -10,13 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from nemo_airflow_provider.backends.config import ContainerConfig, StrictModel
-
-
-class ImagePullSecret(StrictModel):
-    """Names a Secret of the namespace."""
-
-    name: str = Field(min_length=1, description="Name of the Secret.")
+from nemo_airflow_provider.backends.config import ContainerConfig, ImagePullSecret, StrictModel
 
 
 class Metadata(StrictModel):
@@ -126,6 +120,7 @@ class WorkloadIdentity(StrictModel):
 class PodConfig(ContainerConfig):
     """Keys that every pod-making backend's `config:` has."""
 
+    title: ClassVar[str] = "Keys of the backends that make pods"
     without_effect: ClassVar[frozenset[str]] = ContainerConfig.without_effect | {
         "launcher_image",
         "workload_identity",

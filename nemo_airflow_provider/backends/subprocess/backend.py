@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.base import (
     Backend,
     Chunk,
@@ -20,7 +21,7 @@ from nemo_airflow_provider.backends.base import (
     Signal,
     Workload,
 )
-from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs, processes, removal
+from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs, removal
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.layout import (
     CONFIG_FILE,
@@ -46,6 +47,8 @@ class SubprocessBackend(Backend):
     """Processes under `working_directory` of one host; whoever runs as the same user there may use every verb."""
 
     stderr_prefix = "[stderr] "
+    noun = "Subprocess"
+    lost_text = "Local subprocess metadata not found"
 
     def __init__(self, config: SubprocessConfig) -> None:
         self._config = config

@@ -8,13 +8,12 @@ import os
 import signal
 from contextlib import suppress
 
+from nemo_airflow_provider import processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs a third of the supervisor's start-up time
     from collections.abc import Callable
     from typing import NoReturn
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class StartFailed(Exception):
@@ -34,11 +33,6 @@ class Child:
         self.pid = pid
         self.stdout = stdout
         self.stderr = stderr
-
-
-def adopt_orphans() -> bool:
-    """Become the parent of every descendant whose own parent ends; False where the system cannot."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def catch_signals() -> int:
@@ -84,7 +78,7 @@ def _become(argv: list[str], env: dict[str, str], directory: int, pipes: dict[st
     """In the child: turn into the command once the word is given. All other descriptors close by themselves."""
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        processes.end_with_parent(signal.SIGKILL)
         os.close(pipes["go"][1])
         if not os.read(pipes["go"][0], 1):
             os._exit(127)  # the supervisor died first
@@ -106,12 +100,3 @@ def _become(argv: list[str], env: dict[str, str], directory: int, pipes: dict[st
 
 def _fail(pipes: dict[str, tuple[int, int]], number: int, text: str) -> None:
     os.write(pipes["failure"][1], json.dumps([number, text]).encode())
-
-
-def _prctl(option: int, value: int) -> bool:
-    try:
-        import ctypes
-
-        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
-        return False

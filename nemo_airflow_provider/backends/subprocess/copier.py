@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from nemo_airflow_provider.backends.subprocess.frames import HEADER, MAX_DATA
 
-_PIPE_BYTES = 1 << 20
+#: Most that a pipe of ours can hold.
+PIPE_BYTES = 1 << 20
 _RETRY_SECONDS = 0.25
 
 
@@ -27,6 +28,8 @@ class Copier:
     def __init__(self, file: int, others: list[int]) -> None:
         self._file = file
         self._rest = b""
+        #: bytes read from the pipes so far
+        self.copied = 0
         self._sources: dict[int, int] = {}
         self._everything = select.poll()
         self._all_but_output = select.poll()
@@ -49,7 +52,7 @@ class Copier:
         # A larger pipe lets a talkative command run ahead of us. Where there is none (not Linux, or the user's
         # share of pipe memory is used up) the usual size will do.
         with suppress(AttributeError, OSError):
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         os.set_blocking(pipe, False)
         self._sources[pipe] = stream
         self._everything.register(pipe, select.POLLIN)
@@ -77,6 +80,7 @@ class Copier:
         except BlockingIOError:
             return
         if data:
+            self.copied += len(data)
             self._rest = HEADER.pack(time.time_ns() // 1000, self._sources[pipe], len(data)) + data
             self._flush()
             return

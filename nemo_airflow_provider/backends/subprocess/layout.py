@@ -19,7 +19,7 @@ from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
 
 JOB_STORAGE = "job-storage"
-RUN_FILE = "run.json"
+RUN_FILE = ".run.json"  # a dot: no name of a step begins so
 WORKLOAD_FILE = "workload.json"
 CONFIG_FILE = "job_step_config.json"
 
@@ -74,22 +74,28 @@ def place_of(root: Path, key: WorkloadKey) -> Place:
         root,
         component(key.workspace),
         component(key.run_id),
-        component(names.task_id_of(key.step)),
+        step_directory(key.step),
         key.task,
     )
 
 
 def component(name: str) -> str:
-    """`name`, if it can be the name of a directory of a workspace, job or step.
-
-    Names that begin with a dot, or are ours beside a job's steps, are refused.
+    """`name`, if it can be the name of a directory of a workspace, job or step; none begins with a dot.
 
     :raises BackendError: it cannot
     """
-    bad = not name or name.startswith(".") or "/" in name or "\0" in name or len(os.fsencode(name)) > 255
-    if bad or name in (JOB_STORAGE, RUN_FILE):
+    if not name or name.startswith(".") or "/" in name or "\0" in name or len(os.fsencode(name)) > 255:
         raise BackendError(f"{name!r} cannot be the name of a directory: subprocess steps cannot run under it")
     return name
+
+
+def step_directory(step: str) -> str:
+    """The name of a step's directory. A step may be called like the job's storage: `~` is in no step's name.
+
+    :raises BackendError: see `component`
+    """
+    name = component(names.task_id_of(step))
+    return f"{name}~" if name == JOB_STORAGE else name
 
 
 @contextmanager

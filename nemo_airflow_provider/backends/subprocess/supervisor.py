@@ -19,10 +19,10 @@ import signal
 import time
 from contextlib import suppress
 
-from nemo_airflow_provider.backends.subprocess import processes
-from nemo_airflow_provider.backends.subprocess.child import StartFailed, adopt_orphans, catch_signals, start
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.backends.subprocess.child import StartFailed, catch_signals, start
 from nemo_airflow_provider.backends.subprocess.control import Control
-from nemo_airflow_provider.backends.subprocess.copier import Copier
+from nemo_airflow_provider.backends.subprocess.copier import PIPE_BYTES, Copier
 from nemo_airflow_provider.backends.subprocess.frames import STREAM_NUMBERS
 
 TYPE_CHECKING = False
@@ -101,7 +101,7 @@ class Supervisor:
         self._started = self._ended = 0
         self._stopped: str | None = None
         self._kill_at = _NEVER
-        self._adopts_orphans = adopt_orphans()
+        self._adopts_orphans = processes.adopt_orphans()
         self._control = Control(directory)
         output = self._control.open("output", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._signals = catch_signals()
@@ -155,7 +155,8 @@ class Supervisor:
                 for grace in self._control.graces():
                     self._ask("asked", grace)
             elif set(os.read(self._signals, 1 << 12)) - {signal.SIGCHLD}:
-                self._ask("asked", self._grace)
+                # Not from us: an administrator, or a host that shuts down.
+                self._ask("signalled", self._grace)
 
     def _ask(self, reason: str, grace: float) -> None:
         """SIGTERM now, once; SIGKILL after the shortest grace that was ever asked for."""
@@ -226,12 +227,20 @@ class Supervisor:
             survivors = self._survivors()
 
     def _drain(self) -> None:
-        """Copy what stands in the pipes; whoever escaped and keeps them open is waited for one second."""
+        """Copy all that stands in the pipes, however slow the disk is.
+
+        Whoever escaped and keeps them open is waited for one second. What it writes later cannot be told from what
+        stood there, so no more is copied then than the pipes can hold.
+        """
         deadline = time.monotonic() + _OPEN_PIPE_SECONDS
-        while self._copier.full or (self._copier.open and time.monotonic() < deadline):
-            if self._copier.full:
-                deadline = time.monotonic() + _OPEN_PIPE_SECONDS
-            self._turn(_KILL_AGAIN_SECONDS)
+        while self._copier.open and (left := deadline - time.monotonic()) > 0:
+            self._turn(left)
+        most = self._copier.copied + 2 * PIPE_BYTES
+        empty = False
+        while self._copier.full or (self._copier.open and not empty and self._copier.copied < most):
+            before = self._copier.copied
+            self._turn(_RETRY_SECONDS if self._copier.full else 0)
+            empty = self._copier.copied == before and not self._copier.full
 
     def _note_exit(self) -> bool:
         """False when the disk is full; any other refusal (the directory is gone) will not pass."""

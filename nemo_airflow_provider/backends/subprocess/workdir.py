@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nemo_airflow_provider.backends.subprocess import environment, processes
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.backends.subprocess import environment
 from nemo_airflow_provider.backends.subprocess.control import CONTROL
 from nemo_airflow_provider.backends.subprocess.layout import (
     WORKLOAD_FILE,
@@ -26,6 +27,7 @@ from nemo_airflow_provider.backends.subprocess.layout import (
     read_record,
     write_file,
 )
+from nemo_airflow_provider.backends.subprocess.leftovers import leftovers
 from nemo_airflow_provider.model.names import WorkloadKey
 
 _LEFTOVER_PASSES = 50
@@ -134,7 +136,7 @@ class WorkDirectory:
             return
         mark = os.fsencode(f"{environment.SCRATCH}={self.place.scratch}")
         for _ in range(_LEFTOVER_PASSES):
-            found = processes.leftovers(leader, born, mark)
+            found = leftovers(leader, born, mark)
             if not found:
                 return
             for pid in found:

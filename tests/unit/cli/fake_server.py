@@ -63,6 +63,7 @@ class FakeServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two writes, which would be 40 ms apart
 
             def _serve(self) -> None:
                 server._serve(self)

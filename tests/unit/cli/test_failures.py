@@ -97,6 +97,25 @@ def test_no_url_at_all(nemo: Nemo, url: str) -> None:
     assert result.code == 3
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://ann:s3cret@host",
+        "ann:s3cret@host",
+        "http://ann:s3cret@[::1",
+        "http://ann:s3cret@host:port",
+        "http://ann:s3cret/x@host",
+        "http://ann:s3cret@",
+        "https://ann:s3cret@127.0.0.1:1",
+    ],
+)
+def test_a_password_in_a_url_is_not_shown(nemo: Nemo, url: str) -> None:
+    result = nemo("jobs", "list", base_url=url)
+    assert result.err.startswith("Connection error: ")
+    assert "s3cret" not in result.err
+    assert result.code == 3
+
+
 def test_a_token_stays_off_cleartext(nemo: Nemo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NHX_ACCESS_TOKEN", "s3cret")
     result = nemo("jobs", "list", base_url="http://airflow.example:8080")

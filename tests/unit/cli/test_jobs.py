@@ -270,6 +270,11 @@ class TestCreate:
         [
             (("--input-file", "/nowhere/job.yaml"), "Error: Cannot read --input-file /nowhere/job.yaml: No such"),
             (("--input-data", "[1, 2]"), "Error: --input-data must be a JSON or YAML object, not a list."),
+            (
+                ("--input-data", "{a: 2026-02-31}"),
+                "Error: --input-data is neither JSON nor YAML: a value in it cannot ",
+            ),
+            (("--spec", "[" * 9000), "Error: --spec is neither JSON nor YAML: "),
             (("--spec", "{bad"), "Error: --spec is neither JSON nor YAML: while parsing a flow mapping"),
             (("--spec", "{a: .nan}"), "Error: --spec holds something that JSON cannot express: "),
             (("--spec", "&a {b: *a}"), "Error: --spec holds something that JSON cannot express: "),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.cli import contextfile
@@ -104,6 +104,11 @@ class TestOrder:
         ("text", "message"),
         [
             ("a: [", "is not YAML"),
+            ("a: 2026-02-31", "is not YAML: a value in it cannot be read (ValueError: day "),
+            ("a: !!bool x", "is not YAML"),
+            ("a: !!int ''", "is not YAML"),
+            ("a: !!timestamp foo", "is not YAML"),
+            ("[" * 9000, "is not YAML"),
             ("[]", "must hold a mapping"),
             ("current_context: x", "Context 'x' not found in"),
         ],
@@ -208,6 +213,28 @@ class TestLogin:
         assert "cleartext remote endpoint" in result.err
         assert result.code == 1
 
+    @pytest.mark.parametrize("status", [302, 307])
+    def test_a_password_is_not_sent_on_by_a_redirect(
+        self, server: FakeServer, nemo: Nemo, file: Path, monkeypatch: pytest.MonkeyPatch, status: int
+    ) -> None:
+        import io
+
+        monkeypatch.setattr("sys.stdin", io.StringIO("x\n"))
+        with FakeServer().running() as other:
+            target = f"{other.url}/auth/token/cli"
+            server.on("POST", "/auth/token/cli", Answer(status=status, headers={"location": target}))
+            result = nemo("login", "-u", "ann", "--password-stdin")
+        assert result.err.startswith(
+            f"API response error: the server redirects to {target}, where this may not be sent"
+        )
+        assert (result.code, other.seen, file.exists()) == (3, [], False)
+
+    def test_a_password_in_the_url_is_not_shown(self, server: FakeServer, nemo: Nemo, file: Path) -> None:
+        server.on("GET", "/auth/token", Answer({"access_token": "t"}, 201))
+        result = nemo("login", base_url=server.url.replace("//", "//ann:s3cret@"))
+        assert result.code == 0
+        assert "s3cret" not in result.err
+
     def test_a_context_that_is_new(self, server: FakeServer, nemo: Nemo, file: Path) -> None:
         file.write_text(yaml.safe_dump(content("https://airflow.example", **oauth())))
         server.on("GET", "/auth/token", Answer({"access_token": "t"}, 201))
@@ -290,6 +317,7 @@ class TestMerge:
 
     @settings(max_examples=40, deadline=None)
     @given(before=files)
+    @example(before={"x-\x85": "\x85 ä"})
     def test_what_is_saved_is_loaded(self, before: dict[str, Any]) -> None:
         import tempfile
 

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nemo_airflow_provider.backends.base import Chunk
-from nemo_airflow_provider.logs.layout import StreamId
+from nemo_airflow_provider.logs.commit import load
+from nemo_airflow_provider.logs.store import StreamId
 from nemo_airflow_provider.model.logline import Stream
 
 STREAM = StreamId("default", "2Kq9abc", 0, 0)
@@ -52,6 +54,12 @@ class Engine:
 def chunk(data: bytes, start: int = 0, *, task: str = TASK, stream: Stream = "stdout") -> Chunk:
     """A chunk at byte `start`."""
     return Chunk(task, stream, BEGAN + start, data, start, start + len(data))
+
+
+def is_finished(root: Path) -> bool:
+    """Whether the newest start's output is stored to its last byte."""
+    record = load(str(STREAM.path(root)))
+    return record is not None and record.finished
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from nemo_airflow_provider.logs import pump as pump_module
 from nemo_airflow_provider.logs.pump import Pump
-from nemo_airflow_provider.logs.store import StreamWriter, is_finished, line_count
+from nemo_airflow_provider.logs.store import StreamWriter, line_count
 from nemo_airflow_provider.logs.stored import StoredStream, read_from
 
-from .engine import STREAM, Engine, Write
+from .engine import STREAM, Engine, Write, is_finished, wait_until
 
-_SECONDS = 4.0
+_KILLS = 10
+_SECONDS = 60.0
 _TASKS = ("task-a", "task-b", "task-rare")
 
 
@@ -62,31 +63,45 @@ def _fold(line: bytes) -> str:
 
 
 def test_killed_at_random_many_times(tmp_path: Path) -> None:
-    choose = random.Random()
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")  # shown when the test fails
+    choose = random.Random(seed)
     writes = _writes()
     deadline = time.monotonic() + _SECONDS
-    kills = 0
-    while time.monotonic() < deadline and not is_finished(tmp_path, STREAM):
-        kills += _run_and_kill(tmp_path, writes, choose.uniform(0.0, 0.02))
-        seen = line_count(tmp_path, STREAM)
+    root, kills = tmp_path / "0", 0
+    while kills < _KILLS:
+        assert time.monotonic() < deadline, f"{kills} kills of a working pump in {_SECONDS:.0f} s"
+        before = line_count(root, STREAM)
+        killed = _run_and_kill(root, writes, choose.uniform(0.0, 0.02), after_commit=choose.random() < 0.5)
+        seen = line_count(root, STREAM)
         first = max(seen - 50, 0)
-        assert [line.seq for line in read_from(tmp_path, STREAM, first, 50)] == list(range(first, seen))
-    assert kills >= 10
-    last = Pump(Engine(writes).read, tmp_path, STREAM, 0)
+        assert [line.seq for line in read_from(root, STREAM, first, 50)] == list(range(first, seen))
+        if is_finished(root):
+            _check_all(root)
+            root = tmp_path / str(kills + 1)
+        elif killed and seen > before:
+            kills += 1
+    last = Pump(Engine(writes).read, root, STREAM, 0)
     last.start()
-    assert last.join(30)
+    assert last.join(60)
     assert last.finished
-    _check_all(tmp_path)
+    _check_all(root)
 
 
-def _run_and_kill(root: Path, writes: list[Write], seconds: float) -> bool:
-    """Whether the kill came before the end."""
+def _run_and_kill(root: Path, writes: list[Write], seconds: float, after_commit: bool) -> bool:
+    """Kill a pump some time after its begin, or after its first commit.
+
+    :return: whether the kill came before the end
+    """
+    before = line_count(root, STREAM)
     child = os.fork()
     if child == 0:
         try:
             _pump_once(root, writes)
         finally:
             os._exit(0)
+    if after_commit:
+        wait_until(lambda: line_count(root, STREAM) > before or is_finished(root))
     time.sleep(seconds)  # the moment is random on purpose
     os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1] == signal.SIGKILL

@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.logs.cursor import Cursor, CursorMismatch, Direction, InvalidCursor
-from nemo_airflow_provider.logs.reader import LogPage, LogReader, StreamView, read_from
+from nemo_airflow_provider.logs.reader import LogPage, LogReader, StreamView
 from nemo_airflow_provider.logs.store import Line, StreamId, StreamWriter
+from nemo_airflow_provider.logs.stored import read_from
 
 from .engine import BEGAN
 

@@ -14,7 +14,7 @@ from nemo_airflow_provider.logs import store
 from nemo_airflow_provider.logs.store import Line, StreamBusy, StreamDamaged, StreamId, StreamWriter
 from nemo_airflow_provider.logs.stored import StoredStream, read_from
 
-from .engine import BEGAN, STREAM
+from .engine import BEGAN, STREAM, is_finished
 
 
 def _lines(first: int, count: int, tasks: int = 1) -> list[Line]:
@@ -124,18 +124,18 @@ def test_files_written_but_not_committed_are_cut_off(tmp_path: Path, monkeypatch
         assert stored.total == 500
 
 
-def test_finish_lasts_until_the_next_commit(tmp_path: Path) -> None:
+def test_a_finished_stream_is_so_until_the_next_commit(tmp_path: Path) -> None:
     with StreamWriter.open(tmp_path, STREAM) as writer:
         writer.append(_lines(0, 1))
         writer.commit("here")
-        assert not store.is_finished(tmp_path, STREAM)
-        writer.finish()
-        assert store.is_finished(tmp_path, STREAM)
+        assert not is_finished(tmp_path)
+        writer.commit("here", finished=True)
+        assert is_finished(tmp_path)
     with StreamWriter.open(tmp_path, STREAM) as writer:
         assert (writer.finished, writer.source) == (True, "here")
         writer.append(_lines(1, 1))
         writer.commit("there")
-    assert not store.is_finished(tmp_path, STREAM)
+    assert not is_finished(tmp_path)
 
 
 @contextmanager
@@ -189,6 +189,33 @@ def test_lost_files_are_reported(tmp_path: Path, name: str) -> None:
         StreamWriter.open(tmp_path, STREAM)
 
 
+def test_two_torn_commit_records_do_not_cost_the_log(tmp_path: Path) -> None:
+    with StreamWriter.open(tmp_path, STREAM) as writer:
+        for source in (1, 2):
+            writer.append(_lines(50 * (source - 1), 50))
+            writer.commit(source)
+    directory = STREAM.path(tmp_path)
+    size = (directory / "seg-0.jsonl").stat().st_size
+    for slot in ("commit-0", "commit-1"):
+        os.truncate(directory / slot, 20)
+    with pytest.raises(StreamDamaged, match="Neither commit record"):
+        StreamWriter.open(tmp_path, STREAM)
+    assert (directory / "seg-0.jsonl").stat().st_size == size
+    assert _messages(tmp_path) == []
+
+
+def test_a_first_commit_that_was_torn_is_written_again(tmp_path: Path) -> None:
+    with StreamWriter.open(tmp_path, STREAM) as writer:
+        writer.append(_lines(0, 50))
+        writer.commit(1)
+    os.truncate(STREAM.path(tmp_path) / "commit-1", 20)
+    with StreamWriter.open(tmp_path, STREAM) as writer:
+        assert writer.next_seq == 0
+        writer.append(_lines(0, 3))
+        writer.commit(1)
+    assert _messages(tmp_path) == [f"line {n}" for n in range(3)]
+
+
 def test_remove_run_is_harmless_twice_and_to_open_readers(tmp_path: Path) -> None:
     other = StreamId("default", "other", 0, 0)
     for stream in (STREAM, other):
@@ -202,7 +229,6 @@ def test_remove_run_is_harmless_twice_and_to_open_readers(tmp_path: Path) -> Non
         assert len(opened.read(500, 10, 10_000)) == 10
         assert late.read(0, 10, 10_000) == []
     assert store.line_count(tmp_path, STREAM) == 0
-    assert not store.is_finished(tmp_path, STREAM)
     assert store.line_count(tmp_path, other) == 1000
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
+from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.base import Chunk, Environment, Observation, Phase, Workload
-from nemo_airflow_provider.backends.subprocess import processes
 from nemo_airflow_provider.backends.subprocess.backend import SubprocessBackend
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.control import CONTROL
+from nemo_airflow_provider.backends.subprocess.layout import step_directory
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import StepSpec
 
@@ -94,7 +95,7 @@ class Host:
 
     def work(self, of: WorkloadKey | None = None) -> Path:
         of = of or key()
-        return self.root / of.workspace / of.run_id / of.step / of.task
+        return self.root / of.workspace / of.run_id / step_directory(of.step) / of.task
 
     def control(self, of: WorkloadKey | None = None) -> Path:
         return self.work(of) / CONTROL
@@ -112,7 +113,7 @@ class Host:
         """Supervisors and workloads under this root that live."""
         here = os.fsencode(self.root)
         found = []
-        for process in processes.everybody():
+        for process in processes.living().values():
             base = Path("/proc") / str(process.pid)
             try:
                 ours = here in (base / "environ").read_bytes()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.base import Phase
-from nemo_airflow_provider.backends.subprocess import processes
 from nemo_airflow_provider.errors import StartError
 from tests.unit.backends.subprocess.host import Host, key, lives, until
 
@@ -133,7 +133,9 @@ def test_a_reused_process_number_is_left_alone(host: Host) -> None:
     host.end()
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        record = host.record("started") | {"pid": stranger.pid, "pgid": stranger.pid}
+        started = host.record("started")
+        # Times are in ticks of 10 ms, and the stranger may have been born in the same one.
+        record = started | {"pid": stranger.pid, "pgid": stranger.pid, "born": started["born"] - 1}
         (host.control() / "exit.json").unlink()
         (host.control() / "started").write_text(json.dumps(record))
         assert host.backend.observe(key()).phase is Phase.LOST

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import resource
-import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 
 import pytest
 
 from nemo_airflow_provider.backends.base import Chunk, Phase
+from nemo_airflow_provider.backends.subprocess import launch
 from nemo_airflow_provider.backends.subprocess.frames import HEADER, MAX_DATA, parse
 from tests.unit.backends.subprocess.host import Host, key, lives, until
 
@@ -68,17 +69,10 @@ def test_one_line_of_8_mb(host: Host) -> None:
     assert max(len(c.data) for c in chunks) <= MAX_DATA
 
 
-def test_a_million_lines_are_all_there_and_the_command_is_not_slowed(host: Host) -> None:
-    script = "for i in range(1000000): print(i)"
-    alone = time.monotonic()
-    subprocess.run([sys.executable, "-S", "-c", script], stdout=subprocess.DEVNULL, check=True)
-    alone = time.monotonic() - alone
-    begin = time.monotonic()
-    host.python(script)
-    host.end(seconds=30)
-    took = time.monotonic() - begin
+def test_a_million_lines_are_all_there(host: Host) -> None:
+    host.python("for i in range(1000000): print(i)")
+    host.end(seconds=60)
     assert host.output() == b"".join(b"%d\n" % i for i in range(1_000_000))
-    assert took < 3 * alone + 2, f"{took:.2f} s instead of {alone:.2f} s"
 
 
 def test_resuming_at_any_chunk_repeats_and_loses_nothing(host: Host) -> None:
@@ -150,6 +144,51 @@ def test_a_full_disk_does_not_keep_a_stop_from_working(host: Host) -> None:
     seen = host.end()
     assert seen.stopped == "asked"
     assert set(host.output().split(b"\n")) <= {b"y", b""}
+
+
+#: Runs a supervisor whose disk takes a second for ten frames.
+SLOW_DISK = """
+import os, sys, time, types
+sys.path.append(sys.argv[2])
+from nemo_airflow_provider.backends.subprocess import copier, supervisor
+def write(file, data):
+    time.sleep(0.1)
+    return os.write(file, data)
+copier.os = types.SimpleNamespace(**{**vars(os), "write": write})
+supervisor.main(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = launch._supervisor_command
+    at = usual(0, "").index("-c") + 1
+
+    def command(directory: int, name: str) -> list[str]:
+        made = usual(directory, name)
+        return [*made[:at], SLOW_DISK, *made[at + 1 :]]
+
+    monkeypatch.setattr(launch, "_supervisor_command", command)
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_a_slow_disk_loses_nothing(host: Host) -> None:
+    host.python("import os; os.write(1, b'x' * 1_000_000); os.write(2, b'y' * 1_000_000)")
+    assert host.end(seconds=30).exit_code == 0
+    assert len(host.output()) == 2_000_000
+    assert host.output(stream="stdout") == b"x" * 1_000_000
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_a_stranger_who_never_stops_writing_does_not_keep_the_end_away(host: Host) -> None:
+    details = host.shell("sleep 0.3")
+    over = Event()
+    with Path(f"/proc/{details['pid']}/fd/1").open("wb", buffering=0) as pipe, ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: [pipe.write(b"z" * 4096) for _ in iter(over.is_set, True)])
+        try:
+            assert host.end(seconds=30).exit_code == 0
+        finally:
+            over.set()
 
 
 def test_output_is_complete_when_the_end_is_seen(host: Host) -> None:

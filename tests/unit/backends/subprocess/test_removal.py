@@ -95,7 +95,7 @@ def test_cleanup_removes_an_ended_workload_only(host: Host) -> None:
     host.backend.stop(other, 0)
     host.end(other)
     host.backend.cleanup(other)
-    assert sorted(path.name for path in host.work().parents[1].iterdir()) == ["job-storage", "run.json"]
+    assert sorted(path.name for path in host.work().parents[1].iterdir()) == [".run.json", "job-storage"]
     assert (host.work().parents[1] / "job-storage" / "kept").exists()
 
 

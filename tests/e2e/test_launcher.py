@@ -1,0 +1,233 @@
+"""The local launcher as a person meets it: output, exit code, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nemo_airflow_provider import processes
+from nemo_airflow_provider.standalone import environment, lock
+from nemo_airflow_provider.standalone.server import READY_PATH
+from tests.stack.airflow import FOREIGN, AirflowStack, processes_at, wait_until
+from tests.unit.cli.fake_server import FakeServer, detail
+
+#: A task that does not listen, with a child that has left its session, process group and parent.
+STUBBORN_DAG = """
+import signal, subprocess, time
+from airflow.sdk import dag, task
+
+@dag(schedule=None)
+def stubborn():
+    @task
+    def wait():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        loop = "trap : TERM; echo up > {home}/detached; while :; do sleep 1; done"
+        subprocess.run(f"setsid sh -c '{loop}' &", shell=True)
+        time.sleep(600)
+    wait()
+
+stubborn()
+"""
+
+
+class Launcher:
+    """A launcher in the background, with its output in a file."""
+
+    def __init__(self, folder: Path, *arguments: str, home: Path | None = None) -> None:
+        self.home = home or folder / "home"
+        self.output = folder / "output.txt"
+        self._seen: set[int] = set()
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        command = [sys.executable, "-m", "nemo_airflow_provider.standalone", *arguments]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                env=clean | {"AIRFLOW_HOME": str(self.home)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def wait(self, timeout_seconds: float) -> int:
+        return self.process.wait(timeout_seconds)
+
+    def wait_for(self, pattern: str, timeout_seconds: float = 90) -> re.Match[str]:
+        def look() -> re.Match[str] | None:
+            assert self.process.poll() is None or re.search(pattern, self.text()), self.text()
+            return re.search(pattern, self.text())
+
+        found = wait_until(look, timeout_seconds, f"{pattern!r} in the launcher's output")
+        assert found
+        return found
+
+    def child(self, name: str) -> int:
+        """Process id of a component."""
+        for pid in processes.descendants(self.process.pid):
+            if name in title(pid) and processes.living()[pid].parent == self.process.pid:
+                return pid
+        raise AssertionError(f"no {name} below {self.process.pid}")
+
+    def everything(self) -> set[int]:
+        """Every living process that has to do with it, or had when this was asked before."""
+        self._seen |= {*processes.descendants(self.process.pid), *processes_at(self.home)}
+        self._seen &= set(processes.living()) - {self.process.pid}
+        return set(self._seen)
+
+
+@pytest.fixture
+def launchers(tmp_path: Path) -> Iterator[list[Launcher]]:
+    started: list[Launcher] = []
+    yield started
+    for launcher in started:
+        left = launcher.everything()
+        launcher.process.kill()
+        launcher.wait(10)
+        processes.end(lambda: left & set(processes.living()))  # noqa: B023 (called in this round)
+
+
+@pytest.fixture
+def serving(tmp_path: Path, launchers: list[Launcher]) -> Launcher:
+    """A launcher that is ready, with the stubborn task running in it."""
+    environment.prepare_home(tmp_path / "home")
+    (tmp_path / "home" / "dags" / "stubborn.py").write_text(STUBBORN_DAG.replace("{home}", str(tmp_path / "home")))
+    launcher = Launcher(tmp_path, "serve", "--port", str(environment.free_port()))
+    launchers.append(launcher)
+    url = launcher.wait_for(r"Ready after .*?(http://\S+)")[1]
+    with httpx.Client(base_url=url, timeout=30) as client:
+        path = "/api/v2/dags/stubborn/dagRuns"
+        wait_until(lambda: client.get("/api/v2/dags/stubborn").status_code == 200, 60, "the test's DAG")
+        assert client.post(path, json={"logical_date": None}).status_code == 200
+    wait_until((launcher.home / "detached").exists, 60, "the detached process")
+    return launcher
+
+
+def title(pid: int) -> str:
+    return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def gone(pids: set[int]) -> bool:
+    return not pids & set(processes.living())
+
+
+class TestServe:
+    def test_one_signal_ends_it_with_every_descendant(self, serving: Launcher) -> None:
+        everything = serving.everything()
+        assert len(everything) > 4
+        began = time.monotonic()
+        serving.process.send_signal(signal.SIGTERM)
+        assert serving.wait(15) == 0, serving.text()
+        assert time.monotonic() - began < 11
+        assert gone(everything)
+
+    def test_a_second_ctrl_c_does_not_wait(self, serving: Launcher) -> None:
+        everything = serving.everything()
+        serving.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)  # two signals at the same moment are one
+        serving.process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        assert serving.wait(10) == 0
+        assert time.monotonic() - began < 2
+        assert gone(everything)
+
+    def test_the_scheduler_is_started_again_and_any_other_end_is_told(self, serving: Launcher) -> None:
+        everything = serving.everything()
+        os.kill(serving.child("scheduler"), signal.SIGKILL)
+        serving.wait_for(r"scheduler was ended by SIGKILL and is started again \(1 of")
+        wait_until(lambda: serving.child("scheduler"), what="the new scheduler")
+        os.kill(serving.child("dag-processor"), signal.SIGKILL)
+        assert serving.wait(15) == 1
+        assert "Airflow's dag-processor was ended by SIGKILL. Its log is " in serving.text()
+        assert gone(everything)
+
+    def test_ctrl_c_during_the_end_only_hurries_it(self, serving: Launcher) -> None:
+        everything = serving.everything()
+        os.kill(serving.child("dag-processor"), signal.SIGKILL)
+        serving.wait_for("Airflow's dag-processor was ended by SIGKILL")
+        serving.process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        assert serving.wait(10) == 1
+        assert time.monotonic() - began < 2
+        assert "Traceback" not in serving.text()
+        assert gone(everything)
+
+    def test_its_sudden_death_ends_the_components(self, serving: Launcher) -> None:
+        serving.everything()  # the running task outlives this test otherwise
+        components = {serving.child(name) for name in ("dag-processor", "api_server", "triggerer")}
+        scheduler = serving.child("scheduler")
+        idle_workers = {pid for pid in processes.descendants(scheduler) if "<idle>" in title(pid)}
+        serving.process.kill()
+        wait_until(lambda: gone(components | idle_workers), 30, "the end of all but the running task")
+
+    def test_a_home_has_one_airflow(self, tmp_path: Path) -> None:
+        with lock.hold(tmp_path, "http://127.0.0.1:1"):
+            second = Launcher(tmp_path, "serve", home=tmp_path)
+            assert second.wait(10) == 2
+        assert re.fullmatch(r"Airflow already runs at http://127.0.0.1:1 \(process \d+\) from .*\n", second.text())
+
+    def test_a_port_in_use_is_one_sentence(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            launcher = Launcher(tmp_path, "serve", "--port", str(port))
+            assert launcher.wait(10) == 2
+        assert launcher.text() == f"Port {port} is in use; give another one (PORT=… or --port …).\n"
+
+    def test_a_database_that_cannot_be_made_is_told_with_its_log(self, tmp_path: Path) -> None:
+        home = tmp_path / "home"
+        (home / "airflow.db").mkdir(parents=True)
+        launcher = Launcher(tmp_path, "serve", "--port", str(environment.free_port()), home=home)
+        assert launcher.wait(30) == 1
+        assert "Airflow could not prepare its database. Its log is " in launcher.text()
+        assert "unable to open database file" in launcher.text()
+
+
+class TestRun:
+    def test_the_example_job_completes_and_nothing_is_left(self, tmp_path: Path) -> None:
+        launcher = Launcher(tmp_path, "run")
+        assert launcher.wait(120) == 0, launcher.text()
+        text = launcher.text()
+        assert text.index("writing 5 numbers") < text.index("sum so far 15") < text.index("the model says 15")
+        assert not processes_at(launcher.home)
+
+    def test_an_airflow_that_runs_already_is_used_and_a_failing_job_is_exit_code_1(
+        self, tmp_path: Path, sqlite_stack: AirflowStack
+    ) -> None:
+        job = tmp_path / "bad.yaml"
+        job.write_text(
+            "{source: test, spec: {}, platform_spec: {steps: [{name: bad, executor: "
+            "{provider: subprocess, command: [sh, -c, 'echo about to fail; exit 3']}}]}}"
+        )
+        with lock.hold(tmp_path, sqlite_stack.url):
+            launcher = Launcher(tmp_path, "run", str(job), home=tmp_path)
+            assert launcher.wait(60) == 1, launcher.text()
+        assert f"Using the Airflow that runs at {sqlite_stack.url}" in launcher.text()
+        assert "about to fail" in launcher.text()
+
+    def test_ctrl_c_beside_a_running_airflow_is_quiet(self, tmp_path: Path) -> None:
+        job = tmp_path / "job.yaml"
+        job.write_text("{source: test, spec: {}, platform_spec: {steps: []}}")
+        starting = FakeServer().on("GET", READY_PATH, detail(503, "starting"))
+        with starting.running() as server, lock.hold(tmp_path, server.url):
+            launcher = Launcher(tmp_path, "run", str(job), home=tmp_path)
+            wait_until(lambda: server.seen, 10, "a question whether it is ready")
+            launcher.process.send_signal(signal.SIGINT)
+            assert launcher.wait(10) == 1
+        assert launcher.text() == f"Using the Airflow that runs at {server.url}\n"
+
+    def test_a_missing_job_file_starts_nothing(self, tmp_path: Path) -> None:
+        launcher = Launcher(tmp_path, "run", str(tmp_path / "nothing.yaml"))
+        assert launcher.wait(10) == 2
+        assert "There is no job file" in launcher.text()
+        assert not launcher.home.exists()
