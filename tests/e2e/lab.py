@@ -1,0 +1,284 @@
+"""What the tests of whole jobs share: an Airflow, jobs in it, and what can be seen of them from outside."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from nemo_airflow_provider import processes
+from tests.stack import AirflowStack
+from tests.stack.airflow import wait_until
+
+JOBS = "/apis/jobs/v2/workspaces/default/jobs"
+TERMINAL = ("completed", "error", "cancelled")
+
+#: A pool without slots: what is put there waits until a test opens it.
+GATE = "gate"
+
+PROFILES = """
+platform: {{runtime: none}}
+jobs:
+  executor_defaults:
+    subprocess: {{working_directory: {root}}}
+  executors:
+    - {{provider: subprocess, profile: brief, backend: subprocess,
+       config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1}}}}
+    - {{provider: subprocess, profile: limited, backend: subprocess,
+       config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1, ttl_seconds_active: 2}}}}
+    - {{provider: subprocess, profile: gated, backend: subprocess,
+       config: {{working_directory: {root}, airflow: {{pool: gate}}}}}}
+"""
+
+R = TypeVar("R")
+
+
+def in_parallel(calls: Iterable[Callable[[], R]]) -> list[R]:
+    """Make all calls at once; their answers in order."""
+    todo = list(calls)
+    with ThreadPoolExecutor(len(todo)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in todo]]
+
+
+def python(*lines: str) -> list[str]:
+    """A command that runs these lines; output is unbuffered."""
+    return [sys.executable, "-S", "-u", "-c", "\n".join(lines)]
+
+
+class Marks:
+    """A file to which each execution of a command adds its process id."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def code(self) -> str:
+        """The line of code that leaves a mark."""
+        return f"import os; open({str(self.path)!r}, 'a').write(f'{{os.getpid()}}\\n')"
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the executions, in order."""
+        return [int(line) for line in self.path.read_text().split()] if self.path.exists() else []
+
+
+def counting(marks: Marks, lines: int = 100) -> list[str]:
+    """A command that prints `line 0`, `line 1` … one every 20 ms."""
+    return python(
+        marks.code,
+        "import time",
+        f"for i in range({lines}):",
+        "    print(f'line {i}')",
+        "    time.sleep(0.02)",
+    )
+
+
+def numbered(lines: int) -> list[str]:
+    """What `counting` has printed at its end."""
+    return [f"line {i}" for i in range(lines)]
+
+
+def polite(marks: Marks, seconds: float = 60) -> list[str]:
+    """A command that says `up`, works on, and at SIGTERM says `bye` and ends."""
+    return python(
+        marks.code,
+        "import signal, sys, time",
+        "signal.signal(signal.SIGTERM, lambda *_: (print('bye'), sys.exit(0)))",
+        "print('up')",
+        f"time.sleep({seconds})",
+    )
+
+
+def deaf(marks: Marks) -> list[str]:
+    """A command that does not listen to SIGTERM."""
+    return python(
+        marks.code,
+        "import signal, time",
+        "signal.signal(signal.SIGTERM, lambda *_: print('no'))",
+        "print('up')",
+        "while True: time.sleep(60)",
+    )
+
+
+def step(name: str, command: list[str], profile: str = "default") -> dict[str, Any]:
+    """One step of a job body."""
+    return {"name": name, "executor": {"provider": "subprocess", "profile": profile, "command": command}}
+
+
+class Lab:
+    """An Airflow for many tests, each with job names of its own."""
+
+    def __init__(self, stack: AirflowStack) -> None:
+        self.stack = stack
+        self.http = stack.client(timeout=90)
+        self.profiles = Path(stack.environ["NHX_CONFIG_FILE_PATH"])
+        self._marks = stack.home / "marks"
+        self._marks.mkdir()
+        self.airflow("POST", "/pools", {"name": GATE, "slots": 0})
+
+    def describe(self) -> str:
+        """For the report of a failed test."""
+        return self.stack.describe()
+
+    def name(self, head: str) -> str:
+        """A new job name."""
+        return f"{head}-{secrets.token_hex(3)}"
+
+    def marks(self) -> Marks:
+        """A new mark file."""
+        return Marks(self._marks / secrets.token_hex(6))
+
+    def create(self, name: str, *steps: dict[str, Any]) -> httpx.Response:
+        """Ask for a job."""
+        body = {"name": name, "source": "e2e", "spec": {}, "platform_spec": {"steps": list(steps)}}
+        return self.http.post(JOBS, json=body)
+
+    def submit(self, head: str, *steps: dict[str, Any]) -> Job:
+        """Create a job under a new name."""
+        name = self.name(head)
+        answer = self.create(name, *steps)
+        assert answer.status_code == 201, answer.text
+        return Job(self, name)
+
+    def airflow(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """Call Airflow's own API; it must agree."""
+        answer = self.http.request(method, f"/api/v2{path}", json=body, params=query)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    def open_gate(self, slots: int) -> None:
+        """Give the gate's pool so many slots."""
+        self.airflow("PATCH", f"/pools/{GATE}", {"pool": GATE, "slots": slots, "include_deferred": False})
+
+    def runs(self, name: str) -> list[dict[str, Any]]:
+        """Airflow's dag runs of a job name, those of deleted jobs too."""
+        found = self.airflow("GET", "/dags/~/dagRuns", run_id_pattern=f"{name}%", limit=100)["dag_runs"]
+        return [run for run in found if run["dag_run_id"].partition("~")[0] == name]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a lab."""
+
+    lab: Lab
+    name: str
+
+    @property
+    def url(self) -> str:
+        return f"{JOBS}/{self.name}"
+
+    def get(self, path: str = "", **query: Any) -> dict[str, Any]:
+        """The job, or something below it."""
+        answer = self.lab.http.get(self.url + path, params=query)
+        assert answer.status_code == 200, f"{answer.request.url}: {answer.status_code} {answer.text}"
+        result: dict[str, Any] = answer.json()
+        return result
+
+    def wait(self, *statuses: str, timeout_seconds: float = 60) -> dict[str, Any]:
+        """The job once it has one of the statuses; default: any terminal one."""
+        wanted = statuses or TERMINAL
+
+        def look() -> dict[str, Any] | None:
+            job = self.get()
+            if job["status"] in TERMINAL and job["status"] not in wanted:
+                raise AssertionError(f"not {wanted}: {json.dumps(job, indent=1)}\n{self.messages()[-20:]}")
+            return job if job["status"] in wanted else None
+
+        found = wait_until(look, timeout_seconds, f"{self.name} to be {' or '.join(wanted)}")
+        assert found
+        return found
+
+    def wait_for_line(self, text: str, timeout_seconds: float = 60) -> None:
+        """Return when a line of this text is in the log."""
+        wait_until(lambda: text in self.messages(), timeout_seconds, f"{text!r} in the log of {self.name}")
+
+    def cancel(self) -> dict[str, Any]:
+        answer = self.lab.http.post(f"{self.url}/cancel")
+        assert answer.status_code == 200, answer.text
+        result: dict[str, Any] = answer.json()
+        return result
+
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps of the status."""
+        steps: list[dict[str, Any]] = self.get("/status")["steps"]
+        return steps
+
+    def rows(self, limit: int = 1000) -> Iterator[dict[str, Any]]:
+        """The whole log, page by page."""
+        cursor: dict[str, str] = {}
+        while True:
+            page = self.get("/logs", limit=limit, **cursor)
+            yield from page["data"]
+            if page["next_page"] is None:
+                return
+            cursor = {"page_cursor": page["next_page"]}
+
+    def messages(self, limit: int = 1000) -> list[str]:
+        """The texts of the whole log."""
+        return [row["message"] for row in self.rows(limit)]
+
+    # --- seen from Airflow ------------------------------------------------------------------------
+
+    @cached_property
+    def run_path(self) -> str:
+        """Path of its dag run in Airflow's API."""
+        run = self.lab.runs(self.name)[0]
+        return f"/dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}"
+
+    def task(self, step: str) -> dict[str, Any]:
+        """Airflow's task instance of a step."""
+        task: dict[str, Any] = self.lab.airflow("GET", f"{self.run_path}/taskInstances/{step}")
+        return task
+
+    def task_log(self, step: str, attempt: int = 1) -> list[dict[str, Any]]:
+        """Airflow's log of a try, from the first line on."""
+        path = f"{self.run_path}/taskInstances/{step}/logs/{attempt}"
+        entries: list[dict[str, Any]] = self.lab.airflow("GET", path, full_content=True)["content"]
+        return entries
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def workloads(self) -> list[int]:
+        """Living processes that work in a directory of this job."""
+        folder = self.lab.stack.home / "workloads" / "default" / self.name
+        found = []
+        for pid in processes.living():
+            try:
+                directory = Path("/proc", str(pid), "cwd").readlink()
+            except OSError:
+                continue  # ended
+            if directory.is_relative_to(folder):
+                found.append(pid)
+        return found
+
+    def wait_gone(self, timeout_seconds: float = 15) -> None:
+        """Return when nothing of the job's commands lives."""
+        wait_until(lambda: not self.workloads(), timeout_seconds, f"the end of {self.name}'s processes")
+
+    def worker(self, step: str) -> tuple[int, int] | None:
+        """Airflow's two processes of a running try: the one that supervises, and the task's own."""
+        name = self.task(step)["id"].encode()
+        table = processes.living()
+        mine = {pid for pid in self.lab.stack.server.components["scheduler"].members() if name in _title(pid)}
+        return next(((table[pid].parent, pid) for pid in mine if pid in table and table[pid].parent in mine), None)
+
+    def kill_task(self, step: str) -> None:
+        """SIGKILL the task's process as soon as there is one."""
+        found = wait_until(lambda: self.worker(step), 30, f"the task process of {self.name}")
+        assert found
+        processes.end(lambda: [found[1]] if found[1] in processes.living() else [])
+
+
+def _title(pid: int) -> bytes:
+    try:
+        return Path("/proc", str(pid), "cmdline").read_bytes()
+    except OSError:
+        return b""
