@@ -6,9 +6,9 @@ import time
 from types import TracebackType
 
 from nemo_airflow_provider.backends.base import Backend, Signal
-from nemo_airflow_provider.logs.layout import line_count
 from nemo_airflow_provider.logs.mirror import Mirror
 from nemo_airflow_provider.logs.pump import Pump
+from nemo_airflow_provider.logs.store import line_count
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.runner.task import StepHost, StepTask

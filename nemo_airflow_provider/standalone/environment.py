@@ -54,6 +54,9 @@ def server_environment(environ: Mapping[str, str], home: Path, *, port: int, api
         "AIRFLOW__API__WORKERS": str(api_workers),
         "NHX_CONFIG_FILE_PATH": str(profiles_file(home)),
     }
+    if "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in environ:
+        # SQLite has one writer: with Airflow's 32 workers, whoever waits for it waits for the whole lock timeout.
+        defaults["AIRFLOW__CORE__PARALLELISM"] = "8"
     return {**defaults, **environ, "AIRFLOW_HOME": str(home), "AIRFLOW__API__PORT": str(port)}
 
 

@@ -130,8 +130,6 @@ class Supervisor:
         }
         self._control.note("started", record)
 
-    # --- run --------------------------------------------------------------------------------------
-
     def watch(self) -> None:
         """Until the main process has ended."""
         while self._exit_code is None:
@@ -181,8 +179,6 @@ class Supervisor:
             if pid == self.pid:
                 self._exit_code = os.waitstatus_to_exitcode(status)
                 self._ended = time.time_ns() // 1000
-
-    # --- end --------------------------------------------------------------------------------------
 
     def _survivors(self) -> list[int]:
         """Who still lives of the workload, as `kill` takes it."""
@@ -244,14 +240,9 @@ class Supervisor:
 
     def _note_exit(self) -> bool:
         """False when the disk is full; any other refusal (the directory is gone) will not pass."""
-        record = {
-            "exit_code": self._exit_code,
-            "started": self._started,
-            "ended": self._ended,
-            "stopped": self._stopped,
-        }
+        times = {"started": self._started, "ended": self._ended}
         try:
-            self._control.note("exit.json", record)
+            self._control.note("exit.json", {"exit_code": self._exit_code, **times, "stopped": self._stopped})
         except OSError as error:
             return error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         return True

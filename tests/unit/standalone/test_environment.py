@@ -21,7 +21,19 @@ def test_the_callers_environment_wins_over_every_default_but_home_and_port() -> 
     }
     asked = said | {"AIRFLOW_HOME": "/elsewhere", "AIRFLOW__API__PORT": "1"}
     answer = environment.server_environment(asked, HOME, port=8123, api_workers=2)
-    assert answer == said | {"AIRFLOW_HOME": "/srv/home", "AIRFLOW__API__PORT": "8123"}
+    assert answer == said | {
+        "AIRFLOW_HOME": "/srv/home",
+        "AIRFLOW__API__PORT": "8123",
+        "AIRFLOW__CORE__PARALLELISM": "8",
+    }
+
+
+def test_few_workers_share_an_sqlite_file() -> None:
+    other = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql+psycopg2:///airflow"}
+    few = {"AIRFLOW__CORE__PARALLELISM": "3"}
+    assert "AIRFLOW__CORE__PARALLELISM" not in environment.server_environment(other, HOME, port=1, api_workers=2)
+    answer = environment.server_environment(few, HOME, port=1, api_workers=2)
+    assert answer["AIRFLOW__CORE__PARALLELISM"] == "3"
 
 
 def test_defaults_are_local_and_name_both_dag_bundles() -> None:
