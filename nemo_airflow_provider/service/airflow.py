@@ -134,7 +134,14 @@ class AirflowGateway:
         await self._call(caller, "PATCH", path, {"state": "failed"})
 
     async def _call(self, caller: Caller, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """One call of Airflow's REST API: validation, audit, listeners and permissions are Airflow's."""
+        """One call of Airflow's REST API: validation, audit, listeners and permissions are Airflow's.
+
+        It runs in an event loop of its own. Airflow commits its audit row in the loop; on SQLite that waits for the
+        writer before it, which may be a request that needs this server's loop to end.
+        """
+        return await run_in_threadpool(lambda: asyncio.run(self._ask(caller, method, path, body)))
+
+    async def _ask(self, caller: Caller, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         # The same cache key as Airflow's own entry point uses, so that no second app is built.
         app = cached_app(apps=os.environ.get("AIRFLOW_API_APPS", "all"))
         transport = httpx.ASGITransport(app=app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -66,3 +67,31 @@ def test_an_airflow_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(airflow, "_CALL_SECONDS", 0.05)
     with pytest.raises(Unavailable, match="Airflow has not answered POST /dags/nemo.default.x/dagRuns within 0.05 s"):
         trigger()
+
+
+def test_an_airflow_that_blocks_its_loop_does_not_block_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        deadline = time.monotonic() + 10
+        while len(ticks) < 3:  # a lock that is let go once our loop has done something
+            assert time.monotonic() < deadline, "our event loop stands still"
+            time.sleep(0.01)
+        await send({"type": "http.response.start", "status": 409, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(0.01)
+            ticks.append(1)
+
+    async def both() -> None:
+        ticking = asyncio.create_task(tick())
+        try:
+            await AirflowGateway().trigger(ANN, "nemo.default.x", "job-1", {})
+        finally:
+            ticking.cancel()
+
+    monkeypatch.setattr(airflow, "cached_app", lambda apps: app)
+    with pytest.raises(Conflict):
+        asyncio.run(both())
