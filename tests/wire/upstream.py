@@ -118,11 +118,14 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.stdin.close()  # type: ignore[union-attr]
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
 
     def __call__(self, method: str, **arguments: Any) -> Any:
         """Call a method of the client; paginated answers come as the list of all items.

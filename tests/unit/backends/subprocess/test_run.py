@@ -86,7 +86,9 @@ def test_leads_its_own_session_with_plain_signals(host: Host) -> None:
 def test_an_ignored_signal_of_the_worker_is_not_inherited(host: Host) -> None:
     host.shell("grep SigIgn /proc/self/status")
     host.end()
-    assert int(host.output().split()[1], 16) == 0
+    # Signals 32 and 33 belong to the C library, which ignores 32 in what it spawns and lets nobody change that.
+    ignored = int(host.output().split()[1], 16) & ~(0b11 << 31)
+    assert ignored == 0
 
 
 def test_config_file(host: Host) -> None:
