@@ -56,7 +56,7 @@ def outcome_of(
     if seen.phase in (Phase.ABSENT, Phase.LOST):
         if cancelled:
             return Outcome(Status.CANCELLED, f"{backend.noun} not found, job cancelled", details)
-        message = f"{seen.message or backend.lost_text}; it was started on {engine}"
+        message = f"{(seen.message or backend.lost_text).rstrip('.')}; it was started on {engine}"
         return Outcome(
             Status.ERROR,
             message,

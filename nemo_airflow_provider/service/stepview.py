@@ -80,7 +80,9 @@ class StepView:
         between_tries = self.task is not None and self.task.state in ("up_for_retry", "up_for_reschedule")
         if self.status is Status.ACTIVE and between_tries:
             details["message"] = REATTACH_TEXT
-        elif self.status is Status.PENDING and self.record is None:
+        elif self.record is None and (
+            self.status is Status.PENDING or (self.status is Status.CREATED and self.index > 0)
+        ):
             details["message"] = "Waiting for a worker of Airflow"
         elif self.status is Status.CANCELLED and self.record is None:
             details["message"] = "Job was cancelled before this step started"

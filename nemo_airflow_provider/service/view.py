@@ -183,6 +183,8 @@ class JobView:
             # A step that never started says nothing about the job (contract §6.1).
             if step.record is None or step.tasks or step.status is Status.CANCELLED:
                 details.update(step.status_details)
+        if not self.status.terminal:
+            details.pop("exit_code", None)  # of a step before the one at work
         if self.intent and self.intent.action is Action.CANCEL and self.intent.by:
             details["cancelled_by"] = self.intent.by
         return details

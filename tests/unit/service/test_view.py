@@ -37,11 +37,14 @@ def test_a_new_job_has_one_row(gateway: FakeGateway) -> None:
 def test_between_two_steps_it_is_active(gateway: FakeGateway) -> None:
     row = gateway.run_state(gateway.add("job-1", spec_of("one", "two")), "running")
     end = START + timedelta(seconds=9)
-    gateway.step(row, "one", "success", record(S.COMPLETED, end, ended_at=end))
+    left = record(S.COMPLETED, end, ended_at=end, status_details={"message": "Job completed", "exit_code": 0})
+    gateway.step(row, "one", "success", left)
     job = view(gateway, row)
     assert job.status is S.ACTIVE
     assert [step.status for step in job.steps] == [S.COMPLETED, S.CREATED]
     assert job.steps[1].created_at == end
+    # Not the end of the step before: the job goes on.
+    assert job.status_details == {"message": "Waiting for a worker of Airflow"}
 
 
 def test_a_failed_step_gives_the_job_its_error(gateway: FakeGateway) -> None:
