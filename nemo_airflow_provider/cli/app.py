@@ -122,6 +122,11 @@ def _run(arguments: Sequence[str], session: Session) -> int:
         return _report_usage(error)
     except ReaderGone:
         raise
+    except SystemExit as error:
+        # typer, or what it prints help with, leaves so when its reader has gone.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise ReaderGone from error
+        raise
     except Exception as error:
         return report(error, session)
     return result if isinstance(result, int) else 0
@@ -139,7 +144,23 @@ def _report_usage(error: Exception) -> int:
         return 2
     # pydantic, which newer versions of typer check values with, puts its own words first.
     terminal.note(f"Error: {message.replace('Value error, ', '', 1)}", colour="red")
-    if context is not None:
+    hint = _global_option_hint(getattr(error, "option_name", None), context)
+    if hint is not None:
+        terminal.note(hint)
+    elif context is not None:
         terminal.note(context.get_usage())
         terminal.note(f"Try '{context.command_path} --help'.")
     return 2
+
+
+def _global_option_hint(name: str | None, context: Any) -> str | None:
+    """Where an option belongs that the command does not know, but `nemo` does."""
+    if name is None or context is None or context.parent is None:
+        return None
+    root = context.find_root()
+    option = next((parameter for parameter in root.command.params if name in parameter.opts), None)
+    if option is None:
+        return None
+    value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
+    command = context.command_path.removeprefix(root.command_path)
+    return f"Hint: {name} is a global option; it stands before the command: {root.command_path} {name}{value}{command}"

@@ -63,7 +63,7 @@ def load(file: Path) -> Record:
     except (OSError, UnicodeDecodeError) as error:
         raise ContextFileError(f"Cannot read the context file {file}: {error}") from error
     try:
-        content = yamltext.parse(text)
+        content = yamltext.parse(text, str(file))
     except ValueError as error:
         raise ContextFileError(f"The context file {file} is not YAML: {error}") from error
     if content is None:

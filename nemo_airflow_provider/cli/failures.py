@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
+from urllib.parse import unquote, urlsplit
 
 from nemo_airflow_provider.cli.session import ExpiredToken, Session
 from nemo_airflow_provider.cli.terminal import Terminal
@@ -43,6 +44,13 @@ _HINTS = {
     429: "The server wants fewer requests. Wait a moment and try again.",
 }
 _SERVER_HINT = "The server failed, not your request. Its log says more; try again later."
+_CONFIGURATION_HINT = (
+    "The server's configuration is wrong, not your request. Its administrator has to correct this file."
+)
+# How a ConfigError begins: about the file as a whole, or with a place in it.
+_CONFIGURATION_ERROR = re.compile(
+    r"Configuration file '|NeMo Helix configuration file |Error parsing NeMo Helix configuration file |/[^\n]*?:\d+: "
+)
 _PLAIN_HINT = "Run with --verbose for more details."
 # These are about what was asked, not about where: the address would only hide the sentence that helps.
 _WITHOUT_ADDRESS = frozenset({400, 401, 403, 409, 422, 429})
@@ -127,14 +135,30 @@ def _client_lines(error: ClientError, session: Session) -> list[str]:
 
 def _api_lines(error: ApiError, session: Session) -> list[str]:
     prefix = _PREFIXES.get(error.status) or ("Server error" if error.status >= 500 else "API error")
-    hint = _HINTS.get(error.status)
-    if error.status == 401:
-        refused_login = error.url.endswith(LOGIN_PATH)
-        hint = "Check user name and password." if refused_login else login_hint(session)
-    elif error.status >= 500:
-        hint = _SERVER_HINT
+    hint = _api_hint(error, session)
     address = [] if error.status in _WITHOUT_ADDRESS else _address(error)
     return [f"{prefix}: {error}", *address, *([f"Hint: {hint}"] if hint else [])]
+
+
+def _api_hint(error: ApiError, session: Session) -> str | None:
+    if error.status >= 500:
+        wrong_file = error.status == 503 and _CONFIGURATION_ERROR.match(error.text)
+        return _CONFIGURATION_HINT if wrong_file else _SERVER_HINT
+    if error.status == 401:
+        refused_login = error.url.endswith(LOGIN_PATH)
+        return "Check user name and password." if refused_login else login_hint(session)
+    if error.status == 403 and error.text == "Invalid JWT token":
+        source = f" from {session.token_source}" if session.token_source else ""
+        return (
+            f"The token{source} is not of this server or has expired. Run nemo login again, or set NHX_ACCESS_TOKEN "
+            "to a token of this server."
+        )
+    if error.status == 409 and error.method == "DELETE":
+        name = unquote(urlsplit(error.url).path.rpartition("/")[2])
+        return f"Run nemo jobs cancel {name}, wait until the job has ended, then delete it."
+    if error.status == 422 and error.method == "POST" and error.url.endswith("/jobs"):
+        return "Correct this in the job and create it again."
+    return _HINTS.get(error.status)
 
 
 def login_hint(session: Session) -> str:

@@ -25,6 +25,9 @@ from nemo_airflow_provider.client.watch import (
 INTERRUPTED = 130
 
 _MOST_DETAILS = 6
+# Where a step runs is for `get-status`.
+_PLACES = ("pid", "pgid")
+_PLACE_ENDINGS = ("_dir", "_path")
 _COLOURS = {"completed": "green", "error": "red", "cancelled": "red", "paused": "red"}
 
 
@@ -58,7 +61,9 @@ def details_text(details: Mapping[str, Any] | None) -> str:
 
 def status_text(status: JsonObject) -> str:
     """The status and the details worth a line."""
-    return f"{status['status']} {details_text(status.get('status_details'))}".rstrip()
+    details = status.get("status_details") or {}
+    told = {key: value for key, value in details.items() if key not in _PLACES and not key.endswith(_PLACE_ENDINGS)}
+    return f"{status['status']} {details_text(told)}".rstrip()
 
 
 class WatchView:

@@ -24,8 +24,23 @@ OK, FAILED, USAGE = 0, 1, 2
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    if options.command == "run" and not options.job.is_file():
-        return _fail(f"There is no job file {options.job}; name one.", USAGE)
+    try:
+        if options.command == "run" and not _is_job(options.job):
+            return USAGE
+        return _start_or_borrow(options)
+    except KeyboardInterrupt:  # before anything was started
+        return FAILED
+
+
+def _is_job(file: Path) -> bool:
+    """Whether the file is worth an Airflow; what is wrong with it is told."""
+    if not file.is_file():
+        _say(f"There is no job file {file}; name one.")
+        return False
+    return job.is_valid(file)
+
+
+def _start_or_borrow(options: argparse.Namespace) -> int:
     home = (options.home or Path(os.environ.get("AIRFLOW_HOME") or DEFAULT_HOME)).expanduser().resolve()
     wanted = options.port or _integer(os.environ.get("AIRFLOW__API__PORT"))
     port = wanted or (DEFAULT_PORT if options.command == "serve" else environment.free_port())
@@ -35,17 +50,21 @@ def main(arguments: list[str] | None = None) -> int:
     environment.prepare_home(home)
     server = AirflowServer(environ)
     try:
-        with lock.hold(home, server.url):
+        with lock.hold(home, server.url, options.command):
             if not environment.is_free(port, environ["AIRFLOW__API__HOST"]):
                 return _fail(f"Port {port} is in use; give another one (PORT=… or --port …).", USAGE)
             return _launch(server, environ, options)
     except lock.HomeInUse as error:
         holder = error
-    except KeyboardInterrupt:  # before anything was started
-        return FAILED
-    if options.command == "run":
+    if options.command == "serve":
+        return _fail(f"{holder} from {home}; stop it first, or give another --home.", USAGE)
+    if holder.kind == "serve":
         return _run_there(server, holder, options.job)
-    return _fail(f"{holder} from {home}; stop it first, or give another --home.", USAGE)
+    return _fail(
+        f"{home} is in use by another run (process {holder.pid}), which ends by itself: wait for it, or use "
+        "another home (AIRFLOW_HOME=… make run, or --home …).",
+        USAGE,
+    )
 
 
 def _launch(server: AirflowServer, environ: Mapping[str, str], options: argparse.Namespace) -> int:
@@ -76,17 +95,19 @@ def _run_there(server: AirflowServer, holder: lock.HomeInUse, file: Path) -> int
     _say(f"Using the Airflow that runs at {server.url}")
     nemo = job.command_environment(os.environ, keep_tokens=True)
 
-    def look() -> None:
+    def look(consequence: str) -> None:
         if not holder.is_alive():
-            raise LaunchError(
-                f"The launcher of {server.url} (process {holder.pid}) ended before its Airflow was ready."
-            )
+            raise LaunchError(f"The launcher of {server.url} (process {holder.pid}) ended{consequence}")
+
+    def wait(_watch: int) -> None:
+        look(", and its Airflow with it, before the job was over. Run the job again.")
+        time.sleep(0.2)
 
     with Interruption(lambda: None) as interruption:
         try:
             with interruption.allowed():
-                server.wait_ready(look=look)
-                return OK if job.run(file, server.url, nemo, lambda _watch: time.sleep(0.2)) else FAILED
+                server.wait_ready(look=lambda: look(" before its Airflow was ready."))
+                return OK if job.run(file, server.url, nemo, wait) else FAILED
         except Stopped:
             return FAILED
         except LaunchError as error:

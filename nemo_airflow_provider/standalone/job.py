@@ -12,6 +12,7 @@ from pathlib import Path
 
 _TOKENS = ("NHX_ACCESS_TOKEN", "AIRFLOW_CLI_TOKEN")
 _LONGEST_STEM = 40
+_NEMO = (sys.executable, "-m", "nemo_airflow_provider.cli.main")
 
 
 def run(job: Path, url: str, environ: Mapping[str, str], wait: Callable[[int], None]) -> bool:
@@ -22,20 +23,31 @@ def run(job: Path, url: str, environ: Mapping[str, str], wait: Callable[[int], N
     :param environ: of the commands, see `command_environment`
     :param wait: called again and again meanwhile with the process id of a child that must be left to us
     """
-    nemo = [sys.executable, "-m", "nemo_airflow_provider.cli.main", "--base-url", url, "jobs"]
     name = fresh_name(job.stem)
-    create = [*nemo, "create", name, "--workspace", "default", "--input-file", str(job)]
-    if subprocess.run(create, env=dict(environ), stdout=subprocess.DEVNULL, check=False).returncode != 0:
+    server = ["--base-url", url]
+    if not _create(job, name, environ, *server):
         return False
     print(f"Job {name}:", file=sys.stderr, flush=True)
-    command = [*nemo, "watch", name, "--workspace", "default"]
+    command = [*_NEMO, *server, "jobs", "watch", name, "--workspace", "default"]
     watch = subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL)
     try:
         while watch.poll() is None:
             wait(watch.pid)
     finally:
         watch.terminate()
+        watch.wait()
     return watch.returncode == 0
+
+
+def is_valid(job: Path) -> bool:
+    """Whether the file holds a job, as far as that can be told without a server; what is wrong goes to stderr."""
+    # As Python nothing is sent, but everything is checked that `create` checks before it sends a job.
+    return _create(job, fresh_name(job.stem), command_environment(os.environ, keep_tokens=False), "-f", "code")
+
+
+def _create(job: Path, name: str, environ: Mapping[str, str], *global_options: str) -> bool:
+    command = [*_NEMO, *global_options, "jobs", "create", name, "--workspace", "default", "--input-file", str(job)]
+    return subprocess.run(command, env=dict(environ), stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def fresh_name(stem: str) -> str:

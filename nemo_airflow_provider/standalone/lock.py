@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from nemo_airflow_provider import processes
+
 #: Time for a holder to write down where it is, after it has taken the lock.
 _INTRODUCTION_SECONDS = 5.0
 
@@ -20,17 +22,21 @@ class HomeInUse(Exception):
 
     :param url: where its Airflow is, or will be when it has started
     :param pid: the launcher
+    :param kind: `serve`, whose Airflow others may use, or `run`, which takes it along when its job is over
     """
 
-    def __init__(self, url: str, pid: int) -> None:
+    def __init__(self, url: str, pid: int, kind: str) -> None:
         super().__init__(f"Airflow already runs at {url} (process {pid})")
         self.url = url
         self.pid = pid
+        self.kind = kind
 
     def is_alive(self) -> bool:
         """Whether the launcher runs."""
         if not self.pid:
             return False
+        if Path("/proc").is_dir():
+            return processes.look(self.pid) is not None  # a signal would also reach one that has ended
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -39,15 +45,16 @@ class HomeInUse(Exception):
 
 
 @contextmanager
-def hold(home: Path, url: str) -> Iterator[None]:
+def hold(home: Path, url: str, kind: str) -> Iterator[None]:
     """Hold the home until the end of the block; the lock also ends with this process, however it ends.
 
+    :param kind: what it is held for, see `HomeInUse`
     :raises HomeInUse: somebody else holds it
     """
     with (home / "standalone.lock").open("a+") as file:
         _take(file)
         file.truncate(0)
-        file.write(json.dumps({"url": url, "pid": os.getpid()}))
+        file.write(json.dumps({"url": url, "pid": os.getpid(), "kind": kind}))
         file.flush()
         yield
         file.truncate(0)
@@ -74,4 +81,5 @@ def _take(file: TextIO) -> None:
 
 def _holder(text: str) -> HomeInUse:
     said = json.loads(text or "{}")
-    return HomeInUse(str(said.get("url", "an unknown address")), int(said.get("pid", 0)))
+    url = str(said.get("url", "an unknown address"))
+    return HomeInUse(url, int(said.get("pid", 0)), str(said.get("kind", "run")))

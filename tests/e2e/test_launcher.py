@@ -172,7 +172,7 @@ class TestServe:
         wait_until(lambda: gone(components | idle_workers), 30, "the end of all but the running task")
 
     def test_a_home_has_one_airflow(self, tmp_path: Path) -> None:
-        with lock.hold(tmp_path, "http://127.0.0.1:1"):
+        with lock.hold(tmp_path, "http://127.0.0.1:1", "serve"):
             second = Launcher(tmp_path, "serve", home=tmp_path)
             assert second.wait(10) == 2
         assert re.fullmatch(r"Airflow already runs at http://127.0.0.1:1 \(process \d+\) from .*\n", second.text())
@@ -209,7 +209,7 @@ class TestRun:
             "{source: test, spec: {}, platform_spec: {steps: [{name: bad, executor: "
             "{provider: subprocess, command: [sh, -c, 'echo about to fail; exit 3']}}]}}"
         )
-        with lock.hold(tmp_path, sqlite_stack.url):
+        with lock.hold(tmp_path, sqlite_stack.url, "serve"):
             launcher = Launcher(tmp_path, "run", str(job), home=tmp_path)
             assert launcher.wait(60) == 1, launcher.text()
         assert f"Using the Airflow that runs at {sqlite_stack.url}" in launcher.text()
@@ -217,9 +217,12 @@ class TestRun:
 
     def test_ctrl_c_beside_a_running_airflow_is_quiet(self, tmp_path: Path) -> None:
         job = tmp_path / "job.yaml"
-        job.write_text("{source: test, spec: {}, platform_spec: {steps: []}}")
+        job.write_text(
+            "{source: test, spec: {}, platform_spec: {steps: [{name: one, executor: "
+            "{provider: subprocess, command: ['true']}}]}}"
+        )
         starting = FakeServer().on("GET", READY_PATH, detail(503, "starting"))
-        with starting.running() as server, lock.hold(tmp_path, server.url):
+        with starting.running() as server, lock.hold(tmp_path, server.url, "serve"):
             launcher = Launcher(tmp_path, "run", str(job), home=tmp_path)
             wait_until(lambda: server.seen, 10, "a question whether it is ready")
             launcher.process.send_signal(signal.SIGINT)

@@ -50,6 +50,52 @@ def test_401_names_the_login(server: FakeServer, nemo: Nemo) -> None:
     assert nemo("jobs", "get", "pz-1").err.splitlines()[-1].startswith("Hint: Run nemo login, ")
 
 
+def test_a_token_that_the_server_does_not_know_wants_a_new_login(
+    server: FakeServer, nemo: Nemo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NHX_ACCESS_TOKEN", "t")
+    server.on("GET", JOB, detail(403, "Invalid JWT token"))
+    assert nemo("jobs", "get", "pz-1").err.splitlines()[-1] == (
+        "Hint: The token from NHX_ACCESS_TOKEN is not of this server or has expired. Run nemo login again, or set "
+        "NHX_ACCESS_TOKEN to a token of this server."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/etc/nemo.yaml:3: jobs.executors[0]: unknown key 'profil'",
+        "Error parsing NeMo Helix configuration file as YAML: /etc/nemo.yaml:3: found a tab",
+        "Configuration file '/etc/nemo.yaml' does not exist. Correct the path.",
+        "NeMo Helix configuration file is empty: '/etc/nemo.yaml'.",
+    ],
+)
+def test_a_broken_configuration_is_the_administrators(server: FakeServer, nemo: Nemo, text: str) -> None:
+    server.on("GET", JOB, detail(503, text, x_should_retry="false"))
+    assert nemo("jobs", "get", "pz-1").err.splitlines()[-1] == (
+        "Hint: The server's configuration is wrong, not your request. Its administrator has to correct this file."
+    )
+    server.on("GET", JOB, detail(503, "http://redis:6379: refused", x_should_retry="false"))
+    assert nemo("jobs", "get", "pz-1").err.splitlines()[-1].startswith("Hint: The server failed, ")
+
+
+def test_a_job_that_still_runs_is_cancelled_before_it_is_deleted(server: FakeServer, nemo: Nemo) -> None:
+    server.on("DELETE", JOB, detail(409, "Cannot delete job 'pz-1' while it is 'active'.", x_should_retry="false"))
+    assert nemo("jobs", "delete", "pz-1").err.splitlines()[-1] == (
+        "Hint: Run nemo jobs cancel pz-1, wait until the job has ended, then delete it."
+    )
+
+
+def test_a_job_that_the_server_refuses_has_no_hint_about_options(server: FakeServer, nemo: Nemo) -> None:
+    server.on("POST", JOBS, detail(422, "No such profile 'x'."))
+    body = '{"source": "s", "spec": {}, "platform_spec": {"steps": [{"name": "one", "executor": '
+    body += '{"provider": "subprocess", "profile": "x", "command": ["true"]}}]}}'
+    result = nemo("jobs", "create", "pz-1", "--input-data", body)
+    assert result.err.splitlines()[-1] == "Hint: Correct this in the job and create it again."
+    server.on("GET", JOB, detail(422, "why"))
+    assert "--help" in nemo("jobs", "get", "pz-1").err
+
+
 def test_validation_errors_are_one_line(server: FakeServer, nemo: Nemo) -> None:
     problems = [
         {"loc": ["query", "page"], "msg": "too small", "type": "x"},
@@ -152,6 +198,25 @@ def test_usage(nemo: Nemo, arguments: tuple[str, ...], first_line: str) -> None:
     result = nemo(*arguments)
     assert result.err.startswith(first_line)
     assert (result.code, result.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("login", "--base-url", "http://x"), "nemo --base-url URL login"),
+        (("jobs", "list", "--base-url", "http://x"), "nemo --base-url URL jobs list"),
+        (("jobs", "list", "--verbose"), "nemo --verbose jobs list"),
+    ],
+)
+def test_a_global_option_after_the_command(nemo: Nemo, arguments: tuple[str, ...], hint: str) -> None:
+    option = hint.split()[1]
+    result = nemo(*arguments)
+    assert result.err == (
+        f"Error: No such option: {option}\nHint: {option} is a global option; it stands before the command: {hint}\n"
+    )
+    assert result.code == 2
+    assert "global option" not in nemo("jobs", "list", "--bse-url", "x").err
+    assert "global option" not in nemo("--lines", "x").err
 
 
 def test_version_and_help(nemo: Nemo) -> None:

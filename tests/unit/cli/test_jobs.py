@@ -12,6 +12,10 @@ from tests.unit.cli.shapes import JOBS, PLATFORM_SPEC, PROFILES, job, page, stat
 
 JOB = f"{JOBS}/pz-1"
 BODY = ("--source", "probe", "--spec", "{}", "--platform-spec", json.dumps(PLATFORM_SPEC))
+BAD_NAME = (
+    r"String should match pattern '^[a-z](?!.*--)[a-z0-9\-@.+_]{1,62}(?<!-)$' (2 to 63 characters: a lower-case "
+    "letter, then lower-case letters, digits, - @ . + _; no --, and no - at the end)"
+)
 
 
 class TestList:
@@ -300,12 +304,56 @@ class TestCreate:
 
     def test_the_bodys_own_check(self, server: FakeServer, nemo: Nemo) -> None:
         bad_name = nemo("jobs", "create", "Bad_Name", *BODY)
-        assert bad_name.err.startswith("Invalid input:\n  name  String should match pattern ")
+        assert bad_name.err == f"Invalid input:\n  name  {BAD_NAME}\n"
+        bad_step = nemo("jobs", "create", "pz-1", *BODY[:-1], BODY[-1].replace("s-one", "S-One"))
+        assert bad_step.err == f"Invalid input:\n  platform_spec.steps.0.name  {BAD_NAME}\n"
         no_steps = nemo("jobs", "create", "pz-1", *BODY[:-1], '{"steps": []}')
         assert no_steps.err == (
             "Invalid input:\n  platform_spec  Value error, At least one step is required in the job specification.\n"
         )
         assert (bad_name.code, no_steps.code, server.seen) == (2, 2, [])
+
+    @pytest.mark.parametrize(
+        ("step", "problem"),
+        [
+            (
+                "{name: one, executer: {}}",
+                "executor  Field required (did you mean 'executor' for 'executer'?)",
+            ),
+            (
+                "{name: one, executor: {provider: cpu, contaner: {}}}",
+                "executor.cpu.container  Field required (did you mean 'container' for 'contaner'?)",
+            ),
+            ("{name: one, executor: {provider: cpu}}", "executor.cpu.container  Field required"),
+            (
+                "{name: one, executor: {provder: cpu}}",
+                "executor  Unable to extract tag using discriminator 'provider' "
+                "(did you mean 'provider' for 'provder'?)",
+            ),
+            (
+                "{name: one, executor: {profile: cpu}}",
+                "executor  Unable to extract tag using discriminator 'provider'",
+            ),
+        ],
+    )
+    def test_a_misspelt_key_is_told_with_the_right_one(self, nemo: Nemo, step: str, problem: str) -> None:
+        body = "{source: s, spec: {}, platform_spec: {steps: [" + step + "]}}"
+        result = nemo("jobs", "create", "pz-1", "--input-data", body)
+        assert result.err == f"Invalid input:\n  platform_spec.steps.0.{problem}\n"
+
+    def test_a_misspelt_key_at_the_top(self, nemo: Nemo) -> None:
+        body = "{source: s, spec: {}, platfrom_spec: {steps: []}}"
+        assert nemo("jobs", "create", "pz-1", "--input-data", body).err.splitlines()[1] == (
+            "  --platform-spec JSON  the job's steps (did you mean 'platform_spec' for 'platfrom_spec'?)"
+        )
+
+    def test_a_file_that_is_no_yaml_is_named(self, nemo: Nemo, tmp_path: Path) -> None:
+        file = tmp_path / "job.yaml"
+        file.write_text("a: 1\nb: [\n")
+        told = nemo("jobs", "create", "--input-file", str(file)).err
+        assert f'in "{file}", line ' in told
+        assert "unicode string" not in told
+        assert 'in "--input-data", line ' in nemo("jobs", "create", "--input-data", "a: [").err
 
     def test_code_creates_nothing(self, server: FakeServer, nemo: Nemo) -> None:
         result = nemo("jobs", "create", "pz-1", *BODY, "-f", "code")

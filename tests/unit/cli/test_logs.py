@@ -108,6 +108,7 @@ class TestTail:
 class TestWatch:
     def test_to_a_good_end(self, server: FakeServer, nemo: Nemo) -> None:
         details = {"message": "ok", "empty": "", "nothing": None, "deep": {"a": 1}, "exit_code": 0}
+        details = {"pid": 12, "pgid": 12, "work_dir": "/w", "log_path": "/w/log"} | details
         server.on(
             "GET",
             STATUS,

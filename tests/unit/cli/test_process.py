@@ -83,6 +83,17 @@ def test_a_reader_that_leaves(server: FakeServer) -> None:
     process.stderr.close()
 
 
+@pytest.mark.parametrize("arguments", [("jobs", "create", "--help"), ("--version",)])
+def test_a_reader_that_is_gone_before_the_first_line(server: FakeServer, arguments: tuple[str, ...]) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    ended = subprocess.run(
+        [*NEMO, "--base-url", server.url, *arguments], stdout=writes, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 def test_a_plain_locale_loses_no_line(server: FakeServer) -> None:
     server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("naïve \ud800"))))
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
