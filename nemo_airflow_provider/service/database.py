@@ -19,7 +19,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.variable import Variable
 from airflow.state.metastore import MetastoreBackend, TaskScope
 from airflow.utils.session import create_session
-from sqlalchemy import Select, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, case, exists, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -93,11 +93,23 @@ def runs_made_at(workspace: str, run_after: datetime) -> list[RunRow]:
 
 def runs_of(workspace: str) -> list[RunRow]:
     """Runs that are jobs and not deleted, newest first, with the parts of conf that lists are filtered by."""
-    source, project = DagRun.conf["source"].as_string(), DagRun.conf["project"].as_string()
-    statement = _in_workspace(select(*_COLUMNS, source, project), workspace).where(~_DELETED, source.is_not(None))
     with session_scope() as session:
+        source, project = _conf_text(session, "source"), _conf_text(session, "project")
+        statement = _in_workspace(select(*_COLUMNS, source, project), workspace).where(~_DELETED, source.is_not(None))
         rows = session.execute(statement.order_by(DagRun.run_after.desc(), DagRun.id.desc())).all()
     return [_row(row[:-2], {"source": row[-2], "project": row[-1]}, False) for row in rows]
+
+
+def _conf_text(session: Session, key: str) -> ColumnElement[Any]:
+    """A value of conf as text.
+
+    Python writes NaN and infinity into SQLite's text; one such conf, made through Airflow's own door, would fail the
+    whole query there. Postgres refuses to store it.
+    """
+    value: ColumnElement[Any] = DagRun.conf[key].as_string()
+    if session.get_bind().dialect.name != "sqlite":
+        return value
+    return case((func.json_valid(DagRun.conf) == 1, value), else_=None)
 
 
 def _chunks(rows: Sequence[RunRow]) -> Iterator[Sequence[RunRow]]:

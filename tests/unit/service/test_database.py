@@ -34,7 +34,7 @@ class Tables:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add_run(self, run_id: str, state: str = "failed", dag_id: str = DAG) -> None:
+    def add_run(self, run_id: str, state: str = "failed", dag_id: str = DAG, conf: Any = None) -> None:
         values = {
             "dag_id": dag_id,
             "run_id": run_id,
@@ -43,7 +43,7 @@ class Tables:
             "start_date": START,
             "run_type": DagRunType.MANUAL,
             "triggered_by": DagRunTriggeredByType.REST_API,
-            "conf": {"source": "test"},
+            "conf": conf or {"source": "test"},
             "clear_number": 0,
             "span_status": "not_started",
         }
@@ -165,3 +165,9 @@ def test_marks_of_several_runs(tables: Tables) -> None:
 @pytest.mark.parametrize("extra", [None, "", "{bad", "[]", '{"actions": 7}', '{"actions": [{"entities": [1]}]}'])
 def test_audit_rows_that_say_nothing(extra: str | None) -> None:
     assert list(marked_failed(extra, DAG, "job-1")) == []
+
+
+def test_a_conf_that_is_no_json_to_the_database_costs_no_list(tables: Tables) -> None:
+    tables.add_run("good")
+    tables.add_run("bad", conf={"source": "x", "value": float("nan")})
+    assert [row.run_id for row in database.runs_of("default")] == ["good"]
