@@ -109,7 +109,7 @@ class JobView:
         task_id = names.task_id_of(spec.name)
         task = self.state.tasks.get(task_id)
         generation = generation_of(task.max_tries) if task else 0
-        records = self._records(task_id)
+        records = self._records.get(task_id, {})
         record = records.get(generation)
         status = step_status(
             task.state if task else None,
@@ -119,13 +119,15 @@ class JobView:
         )
         return StepView(self, index, spec, task, status, generation, records, created)
 
-    def _records(self, task_id: str) -> dict[int, StepRecord]:
-        found: dict[int, StepRecord] = {}
-        for (owner, key), value in self.state.values.items():
-            generation = generation_of_key(key) if owner == task_id else None
+    @cached_property
+    def _records(self) -> dict[str, dict[int, StepRecord]]:
+        """Step records by task id and generation, out of one walk over the values of all steps."""
+        found: dict[str, dict[int, StepRecord]] = {}
+        for (task_id, key), value in self.state.values.items():
+            generation = generation_of_key(key)
             record = None if generation is None else parse_record(value)
             if generation is not None and record is not None:
-                found[generation] = record
+                found.setdefault(task_id, {})[generation] = record
         return found
 
     def _is_over(self, task: TaskRow | None, record: StepRecord | None) -> bool:
