@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event, Timer
 
 from nemo_airflow_provider.backends.base import Backend, Chunk, Observation, Phase
@@ -100,6 +101,20 @@ def test_starts_and_generations_are_workloads_of_their_own(engine: Harness, back
     end(engine, backend, engine.key("evaluate"))
     assert sorted(backend.find(engine.key(generation=7))) == sorted(mine)
     assert list(backend.find(engine.key("nothing"))) == []
+
+
+def test_runs_of_one_run_id_know_nothing_of_each_other(engine: Harness, backend: Backend) -> None:
+    """Another DAG of the workspace may have a run of the same id."""
+    mine, other = engine.key(), replace(engine.key(), run_key=f"{engine.run_key}2")
+    backend.submit(engine.workload(f"echo ready; {LOOP}"))
+    running(engine, backend)
+    backend.submit(engine.workload("exit 3", other))
+    assert end(engine, backend, other).exit_code == 3
+    assert list(backend.find(mine)) == [mine]
+    assert list(backend.find(other)) == [other]
+    backend.cleanup(other)
+    assert backend.observe(mine).phase is Phase.RUNNING
+    assert backend.observe(other).phase is Phase.ABSENT
 
 
 def test_the_workload_sees_its_environment_and_configuration(engine: Harness, backend: Backend) -> None:

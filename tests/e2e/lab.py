@@ -248,14 +248,14 @@ class Job:
 
     def workloads(self) -> list[int]:
         """Living processes that work in a directory of this job."""
-        folder = self.lab.stack.home / "workloads" / "default" / self.name
+        folder = f"{self.lab.stack.home / 'workloads' / 'default' / self.name}."  # and the run's key
         found = []
         for pid in processes.living():
             try:
                 directory = Path("/proc", str(pid), "cwd").readlink()
             except OSError:
                 continue  # ended
-            if directory.is_relative_to(folder):
+            if str(directory).startswith(folder):
                 found.append(pid)
         return found
 

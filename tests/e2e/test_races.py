@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.e2e.lab import JOBS, TERMINAL, Job, Lab, in_parallel, python, step
+from tests.stack.airflow import wait_until
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -77,3 +78,35 @@ def test_create_cancel_and_delete_at_once_end_legally(lab: Lab) -> None:
         assert len({run["dag_run_id"] for run in lab.runs(name)}) == len(lab.runs(name))
     listed = lab.http.get(JOBS, params={"page_size": 1000}).json()["data"]
     assert all(count == 1 for count in Counter(job["name"] for job in listed).values())
+
+
+def test_a_run_made_by_hand_with_a_live_jobs_run_id_leaves_the_job_alone(lab: Lab) -> None:
+    """Airflow allows a run id once in every DAG."""
+    gate, tail = lab.marks(), secrets.token_hex(3)
+    storage = "storage = os.environ['NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH'] + '/model'"
+    waiting = python(
+        "import os, time",
+        storage,
+        "open(storage, 'w').write('mine')",
+        "print('up')",
+        f"while not os.path.exists({str(gate.path)!r}): time.sleep(0.05)",
+        "assert open(storage).read() == 'mine'",
+    )
+    job = lab.submit("twin", step("work", waiting))
+    fresh = python("import os", storage, "assert not os.path.exists(storage)")
+    other = lab.submit("other", step("work", fresh), step(f"s-{tail}", python("pass")))
+    other.wait("completed")
+    job.wait_for_line("up")
+    mine, dag = job.run_path, other.run_path.split("/")[2]
+    conf = lab.airflow("GET", other.run_path)["conf"]
+    lab.airflow("POST", f"/dags/{dag}/dagRuns", {"logical_date": None, "dag_run_id": job.name, "conf": conf})
+    wait_until(
+        lambda: state(lab, f"/dags/{dag}/dagRuns/{job.name}") == "success", 60, "the end of the run made by hand"
+    )
+    assert job.workloads()
+    gate.path.touch()
+    wait_until(lambda: state(lab, mine) == "success", 30, "the end of the job")
+
+
+def state(lab: Lab, run_path: str) -> str:
+    return str(lab.airflow("GET", run_path)["state"])

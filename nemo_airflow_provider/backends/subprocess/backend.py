@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,17 @@ from nemo_airflow_provider.backends.base import (
     Signal,
     Workload,
 )
-from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs, removal
+from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.layout import (
     CONFIG_FILE,
     Place,
-    below,
     component,
-    opened,
     place_of,
-    write_file,
+    run_directory,
 )
 from nemo_airflow_provider.backends.subprocess.observation import details, look
+from nemo_airflow_provider.backends.subprocess.reach import below, write_file
 from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory, open_work
 from nemo_airflow_provider.errors import BackendError, StartError
 from nemo_airflow_provider.model.names import WorkloadKey
@@ -59,14 +59,17 @@ class SubprocessBackend(Backend):
         return f"{socket.gethostname()}:{processes.boot_id()}"
 
     def find(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
-        """See `Backend.find`; a start that never got as far as to name itself has started nothing."""
+        """See `Backend.find`; a start that never got as far as to name itself has started nothing, and one that
+        names itself wrongly was written by the workload."""
         place = self._place(key)
         found = []
         with _translated(place):
             for candidate in job.workloads(place, place.step):
                 with _present(candidate) as work:
                     other = work.key() if work else None
-                if other and other.task == candidate.task and other.run_key == key.run_key:
+                if other is None or other.task != candidate.task:
+                    continue
+                if other == replace(key, generation=other.generation, start=other.start):
                     found.append(other)
         return found
 
@@ -77,11 +80,11 @@ class SubprocessBackend(Backend):
             raise StartError(
                 f"Step '{workload.step.name}' asks for a container; a subprocess profile runs commands only."
             )
-        key, place = workload.key, self._place(workload.key)
+        place = self._place(workload.key)
         deadline = time.monotonic() + _START_SECONDS
         with _translated(place):
             while time.monotonic() < deadline:
-                with _claimed(place, key.run_key, deadline - time.monotonic()) as work:
+                with _claimed(place, deadline - time.monotonic()) as work:
                     if work is not None:
                         if work.started() is None and work.ended() is None:
                             self._start(work, workload, executor.command)
@@ -101,10 +104,12 @@ class SubprocessBackend(Backend):
                 "env": env,
                 "grace_seconds": self._config.graceful_shutdown_timeout_seconds,
                 "ttl_seconds": self._config.ttl_seconds_active,
+                "root": str(place.root),
+                "parts": [place.workspace, place.run, place.step, place.task],
             }
             launch.launch(work.descriptor, request, workload.key.task, command[0], place.work)
         except StartError:
-            _remove(place)
+            job.remove_work(place)
             raise
 
     def observe(self, key: WorkloadKey) -> Observation:
@@ -134,23 +139,22 @@ class SubprocessBackend(Backend):
     def cleanup(self, key: WorkloadKey) -> None:
         """Remove the work directory, unless its command runs or is being started."""
         place = self._place(key)
-        with _translated(place), _present(place) as work:
-            # The first look keeps the lock, which others read as "being started", off a running workload.
-            if work is None or work.running() or not work.lock(0) or work.running():
-                return
-            if work.ended() is None:
-                work.kill_leftovers()
-            _remove(place)
+        with _translated(place):
+            job.make_accessible(place)
+            with _present(place) as work:
+                if work is not None and work.settle():
+                    job.remove_work(place)
 
     def remove_job(self, workspace: str, run_id: str, run_key: str) -> bool:
         """Remove everything of a run: the work directories of all its steps, and its job storage.
 
-        :return: False when a workload of it runs or is being started; then nothing is removed
+        :return: False when a workload of it runs or is being started, or another process is just removing it; then
+            nothing is removed
         :raises BackendError: files cannot be removed
         """
-        place = Place(self._root, component(workspace), component(run_id), "", "")
+        place = Place(self._root, component(workspace), run_directory(run_id, run_key), "", "")
         with _translated(place):
-            return job.remove_job(place, run_key)
+            return job.remove_job(place)
 
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
         """See `Backend.wait`; the end is seen within 25 ms."""
@@ -161,11 +165,9 @@ class SubprocessBackend(Backend):
             if work is None:
                 wake.wait(seconds)
                 return
-            had_started = work.started() is not None
+            before = _state(work)
             while not wake.is_set() and (left := deadline - time.monotonic()) > 0:
-                if had_started and not work.supervised():
-                    return
-                if not had_started and work.started() is not None:
+                if (now := _state(work)) != before or now == (True, False):
                     return
                 wake.wait(min(pause, left))
                 pause = min(pause * 1.5, longest)
@@ -195,16 +197,20 @@ def _present(place: Place) -> Iterator[WorkDirectory | None]:
 
 
 @contextmanager
-def _claimed(place: Place, run_key: str, seconds: float) -> Iterator[WorkDirectory | None]:
+def _claimed(place: Place, seconds: float) -> Iterator[WorkDirectory | None]:
     """The work directory, made and locked; None when others kept it for so long, or removed it meanwhile."""
-    job.claim(place, run_key)
     work: WorkDirectory | None = None
     with ExitStack() as stack:
-        with suppress(FileNotFoundError):  # the last other start of the step is being removed
+        with job.kept(place, seconds), suppress(FileNotFoundError):  # the last other start of the step is being removed
             opened_work = stack.enter_context(open_work(place, create=True))
-            if opened_work.lock(seconds) and job.is_owned(place, run_key):
+            if opened_work.lock(seconds):
                 work = opened_work
         yield work
+
+
+def _state(work: WorkDirectory) -> tuple[bool, bool]:
+    """Whether it has started, and whether its supervisor lives."""
+    return work.started() is not None, work.supervised()
 
 
 def _paths(place: Place) -> dict[str, str]:
@@ -223,12 +229,3 @@ def _fill(work: WorkDirectory, workload: Workload) -> None:
         os.mkdir(work.place.scratch.name, 0o700, dir_fd=work.descriptor)
     with below(work.descriptor, work.place.config.name, create=True) as config:
         write_file(config, CONFIG_FILE, json.dumps(workload.step.config).encode())
-
-
-def _remove(place: Place) -> None:
-    """Remove a locked work directory, and its step's directory once that is empty."""
-    with opened(place.root, place.workspace, place.run) as run:
-        with opened(place.root, place.workspace, place.run, place.step) as step:
-            removal.remove(step, place.task)
-        with suppress(OSError):  # other starts are there
-            os.rmdir(place.step, dir_fd=run)

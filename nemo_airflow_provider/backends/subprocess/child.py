@@ -46,11 +46,11 @@ def catch_signals() -> int:
     return reading
 
 
-def start(argv: list[str], env: dict[str, str], directory: int, note: Callable[[int], None]) -> Child:
+def start(argv: list[str], env: dict[str, str], directory: int, note: Callable[[Child], None]) -> Child:
     """Start a command with an open directory as its working directory.
 
-    The child waits until `note` has been called with its number: what is noted is there before the first
-    instruction of the command, and when noting fails there is none.
+    The child waits until `note` has been called with it: what is noted is there before the first instruction of the
+    command, and when noting fails there is none.
 
     :raises StartFailed: the system refuses to run it; it has been noted by then
     :raises OSError: pipes or processes cannot be made, or whatever `note` raises
@@ -62,7 +62,8 @@ def start(argv: list[str], env: dict[str, str], directory: int, note: Callable[[
     for name in ("stdout", "stderr", "failure"):
         os.close(pipes[name][1])
     os.close(pipes["go"][0])
-    note(pid)
+    child = Child(pid, pipes["stdout"][0], pipes["stderr"][0])
+    note(child)
     with suppress(BrokenPipeError):  # somebody killed it: its end is reported like any other
         os.write(pipes["go"][1], b"!")
     os.close(pipes["go"][1])
@@ -71,7 +72,7 @@ def start(argv: list[str], env: dict[str, str], directory: int, note: Callable[[
     if failure:
         os.waitpid(pid, 0)
         raise StartFailed(*json.loads(failure))
-    return Child(pid, pipes["stdout"][0], pipes["stderr"][0])
+    return child
 
 
 def _become(argv: list[str], env: dict[str, str], directory: int, pipes: dict[str, tuple[int, int]]) -> NoReturn:

@@ -1,4 +1,8 @@
-"""The supervisor's side of the control directory: lock, stop requests, notes. Standard library only."""
+"""The supervisor's side of the control directory: lock, stop requests, notes. Standard library only.
+
+What is written or read goes through descriptors that are held, so a workload that replaces names here changes nothing
+for its supervisor, which ends it: nobody else could find it any more.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,18 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from contextlib import suppress
 
-from nemo_airflow_provider.backends.subprocess.removal import DIRECTORY
+from nemo_airflow_provider.backends.subprocess.reach import (
+    DIRECTORY,
+    GENTLY,
+    is_absent,
+    open_regular,
+    opened,
+    write_file,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,62 +30,73 @@ if TYPE_CHECKING:
 #: Where our own files are in a work directory: the command's current directory is its own, and so are the names
 #: there. Hidden, so that neither `mkdir output` nor `rm -rf *` meets them.
 CONTROL = ".nemo"
+#: There says whose work directory it is.
+WORKLOAD_FILE = "workload.json"
 
 _LOCK_SECONDS = 5.0
 
 
 class Control:
-    """Holds the lock on `alive` and the FIFO `stop` in the control directory of an open work directory.
+    """Holds the lock on `alive`, the FIFO `stop` and the file `output` in the control directory of a work directory.
 
+    :param work: the open work directory
+    :param root: where its path begins
+    :param parts: the names on the way to it
     :raises OSError: another supervisor is, or was, here; or the files cannot be made
     """
 
-    def __init__(self, work: int) -> None:
-        self._work = work
+    def __init__(self, work: int, root: str, parts: list[str]) -> None:
+        self._path = (root, *parts)
         self._directory = os.open(CONTROL, DIRECTORY, dir_fd=work)
         self._alive = self._lock_alive()
         self._refuse_second_run()
         self.stop_requests = self._make_fifo("stop")
+        self.output = open_regular(self._directory, "output", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        #: What must stay as it is for others to find the workload, stop it and read its output.
+        self._ours = {name: self._stat(name) for name in ("alive", "stop", "output", WORKLOAD_FILE)}
 
-    def open(self, name: str, flags: int) -> int:
-        """Open a file of ours, of mode 0600 when it is made."""
-        return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._directory)
+    def note_start(self, record: dict[str, Any]) -> None:
+        """Write `started`."""
+        self._note("started", record)
+        self._ours["started"] = self._stat("started")
 
-    def note(self, name: str, content: dict[str, Any]) -> None:
-        """Write a file that is there wholly or not at all."""
-        new = f".{name}.new"
-        file = self.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            data = json.dumps(content).encode()
-            if os.write(file, data) != len(data):
-                raise OSError(errno.ENOSPC, "no room", name)
-        finally:
-            os.close(file)
-        os.rename(new, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+    def forget_start(self) -> None:
+        """Take `started` back."""
+        os.unlink("started", dir_fd=self._directory)
 
-    def forget(self, name: str) -> None:
-        """Take a note back."""
-        os.unlink(name, dir_fd=self._directory)
+    def note_end(self, record: dict[str, Any]) -> None:
+        """Write `exit.json`."""
+        self._note("exit.json", record)
 
     def forgotten(self) -> bool:
-        """Whether nobody can find this workload any more: a directory or file of ours was removed or replaced."""
-        ours = _is_there(self._work, CONTROL, self._directory) and _is_there(self._directory, "alive", self._alive)
-        return not ours
+        """Whether nobody can find this workload, or believe its files, any more: one of them, or a directory on the
+        way to them, was removed, replaced or locked, or there is an end that we did not note."""
+        try:
+            with opened(*self._path, CONTROL) as found:
+                reached = os.path.samestat(os.fstat(found), os.fstat(self._directory))
+            ours = all(_is_same(self._stat(name), made) for name, made in self._ours.items())
+            return not reached or not ours or self._is_there("exit.json")
+        except OSError as error:
+            return is_absent(error)  # a disk that does not answer is not the workload's doing
 
     def graces(self) -> list[float]:
         """The grace seconds of the stop requests that wait."""
+        try:
+            words = os.read(self.stop_requests, 1 << 12).split()
+        except BlockingIOError:  # somebody else has read them
+            return []
         found = []
-        for word in os.read(self.stop_requests, 1 << 12).split():
+        for word in words:
             with suppress(ValueError):  # not from us
-                found.append(max(0.0, float(word)))
-        return found
+                found.append(float(word))
+        return [grace for grace in found if 0 <= grace < float("inf")]
 
     def release(self) -> None:
         """Say that the supervisor is done."""
         os.close(self._alive)
 
     def _lock_alive(self) -> int:
-        file = self.open("alive", os.O_RDWR | os.O_CREAT)
+        file = open_regular(self._directory, "alive", os.O_RDWR | os.O_CREAT)
         deadline = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
@@ -86,8 +109,7 @@ class Control:
 
     def _refuse_second_run(self) -> None:
         for name in ("started", "exit.json"):
-            with suppress(FileNotFoundError):
-                os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+            if self._is_there(name):
                 raise FileExistsError(errno.EEXIST, "the command was started before", name)
 
     def _make_fifo(self, name: str) -> int:
@@ -95,13 +117,22 @@ class Control:
             os.unlink(name, dir_fd=self._directory)
         os.mkfifo(name, 0o600, dir_fd=self._directory)
         # Open for writing too, so that it never reads as "all writers have gone".
-        return self.open(name, os.O_RDWR | os.O_NONBLOCK)
+        return os.open(name, os.O_RDWR | GENTLY, dir_fd=self._directory)
+
+    def _note(self, name: str, record: dict[str, Any]) -> None:
+        write_file(self._directory, name, json.dumps(record).encode())
+
+    def _stat(self, name: str) -> os.stat_result:
+        return os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._stat(name)
+        except FileNotFoundError:
+            return False
+        return True
 
 
-def _is_there(directory: int, name: str, file: int) -> bool:
-    """Whether this open file still has this name."""
-    try:
-        there = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(there, os.fstat(file))
+def _is_same(found: os.stat_result, made: os.stat_result) -> bool:
+    rights = stat.S_IRWXU  # others may be let in
+    return os.path.samestat(found, made) and found.st_mode & rights == made.st_mode & rights

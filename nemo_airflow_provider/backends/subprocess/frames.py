@@ -42,7 +42,8 @@ def parse(block: bytes, offset: int, final: bool) -> list[Frame]:
     """The whole frames at the beginning of a block.
 
     The workload may write to its own output file. A header that no supervisor wrote is therefore no error: up to
-    `MAX_DATA` bytes from there are taken as standard output, so that nothing is lost and reading goes on.
+    `MAX_DATA` bytes from there are taken as standard output, so that nothing is lost and reading goes on. A header of
+    zeros is a hole, of a file that was only made longer, or whose disk lost power: nothing that was written follows.
 
     :param block: bytes of the file from `offset`, at least one whole frame where the file has one
     :param offset: where the block begins in the file; a frame begins there
@@ -53,6 +54,8 @@ def parse(block: bytes, offset: int, final: bool) -> list[Frame]:
     micros = 0
     while len(block) - at >= HEADER.size:
         time, number, length = HEADER.unpack_from(block, at)
+        if not (time or number or length):
+            break
         begin = at + HEADER.size
         if number not in _STREAMS or length > MAX_DATA:
             begin, length, number = at, min(len(block) - at, MAX_DATA), 1

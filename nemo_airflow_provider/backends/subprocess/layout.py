@@ -1,29 +1,25 @@
-"""Where the files of a workload are, and how a directory is reached without being led astray by a link."""
+"""Where the files of a workload are, how they are read, and the locks on their directories."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_airflow_provider.backends.subprocess.removal import DIRECTORY
+from nemo_airflow_provider.backends.subprocess.reach import open_file
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
 
 JOB_STORAGE = "job-storage"
-RUN_FILE = ".run.json"  # a dot: no name of a step begins so
-WORKLOAD_FILE = "workload.json"
 CONFIG_FILE = "job_step_config.json"
 
 _LOCK_POLL_SECONDS = 0.005
+_MOST_BYTES = 1 << 16  # ours have a few hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +27,7 @@ class Place:
     """The paths of one workload.
 
     :param root: the profile's `working_directory`
+    :param run: see `run_directory`
     """
 
     root: Path
@@ -73,7 +70,7 @@ def place_of(root: Path, key: WorkloadKey) -> Place:
     return Place(
         root,
         component(key.workspace),
-        component(key.run_id),
+        run_directory(key.run_id, key.run_key),
         step_directory(key.step),
         key.task,
     )
@@ -89,6 +86,16 @@ def component(name: str) -> str:
     return name
 
 
+def run_directory(run_id: str, run_key: str) -> str:
+    """The name of a job's directory. A run of another DAG may have the same run id; no other run has the key.
+
+    A run key has no dot, so the last one parts the two.
+
+    :raises BackendError: see `component`
+    """
+    return component(f"{run_id}.{run_key}")
+
+
 def step_directory(step: str) -> str:
     """The name of a step's directory. A step may be called like the job's storage: `~` is in no step's name.
 
@@ -98,52 +105,16 @@ def step_directory(step: str) -> str:
     return f"{name}~" if name == JOB_STORAGE else name
 
 
-@contextmanager
-def opened(root: Path, *parts: str, create: bool = False) -> Iterator[int]:
-    """The directory `root/part/part/…`, open; no part below `root` may be a link.
-
-    :param create: make what is missing, with mode 0700
-    :raises OSError: there is no such directory, or a part is no directory
-    """
-    if create:
-        os.makedirs(root, mode=0o700, exist_ok=True)
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in parts:
-            inner = _enter(directory, part, create)
-            os.close(directory)
-            directory = inner
-        yield directory
-    finally:
-        os.close(directory)
-
-
-@contextmanager
-def below(directory: int, name: str, create: bool = False) -> Iterator[int]:
-    """A directory inside an open one, open; see `opened`."""
-    inner = _enter(directory, name, create)
-    try:
-        yield inner
-    finally:
-        os.close(inner)
-
-
-def _enter(directory: int, name: str, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=directory)
-    return os.open(name, DIRECTORY, dir_fd=directory)
-
-
-def claim_lock(directory: int, seconds: float) -> bool:
+def claim_lock(directory: int, seconds: float, shared: bool = False) -> bool:
     """Lock an open directory; it stays locked until the last copy of the descriptor is closed.
 
     :return: False when somebody else has held it for so long
     """
     deadline = time.monotonic() + seconds
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     while True:
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(directory, kind | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() >= deadline:
@@ -161,43 +132,19 @@ def is_locked(file: int) -> bool:
     return False
 
 
-def open_file(directory: int, *path: str) -> int | None:
-    """Open a file of ours for reading; None when it is not there, or the workload put something in its place.
-
-    :param path: the file's name, after that of the directory it is in, if any; no part may be a link
-    """
-    *above, name = path
-    try:
-        with ExitStack() as stack:
-            for part in above:
-                directory = stack.enter_context(below(directory, part))
-            return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return None
-        raise
-
-
 def read_record(directory: int, *path: str) -> dict[str, Any] | None:
-    """A JSON object of ours; None when the file is not there, or is no JSON object any more. See `open_file`."""
+    """A JSON object of ours; None when the file is not there, or is not as we write it any more.
+
+    :param path: see `open_file`
+    """
     file = open_file(directory, *path)
     if file is None:
         return None
     try:
-        record = json.loads(b"".join(iter(lambda: os.read(file, 1 << 16), b"")))
-    except (ValueError, IsADirectoryError):
+        data = os.read(file, _MOST_BYTES + 1)
+        record = json.loads(data) if len(data) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
         return None
     finally:
         os.close(file)
     return record if isinstance(record, dict) else None
-
-
-def write_file(directory: int, name: str, data: bytes) -> None:
-    """Write a file of mode 0600 that is there wholly or not at all."""
-    new = f".{name}.new"
-    with suppress(FileNotFoundError):
-        os.unlink(new, dir_fd=directory)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with open(os.open(new, flags, 0o600, dir_fd=directory), "wb") as stream:
-        stream.write(data)
-    os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)

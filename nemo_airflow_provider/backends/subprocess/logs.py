@@ -14,6 +14,7 @@ _BLOCK = 1 << 20  # bytes; one whole frame must fit
 
 _PAUSE_SECONDS = (0.01, 0.1)
 _SIGN_OF_LIFE_SECONDS = 0.5
+_LAST_WORDS_SECONDS = 0.3
 
 
 def read(work: WorkDirectory, task: str, position: int, stop: Signal) -> Iterator[Chunk | None]:
@@ -23,40 +24,57 @@ def read(work: WorkDirectory, task: str, position: int, stop: Signal) -> Iterato
     """
     pause, longest = _PAUSE_SECONDS
     spoken_at = time.monotonic()
-    while not stop.is_set():
-        # Asked before reading: what is in the file after the end is all there will ever be.
-        final = _is_over(work)
-        begin = position
-        for chunk in _available(work, task, position, final):
-            if stop.is_set():
+    output = _Output(work)
+    try:
+        while not stop.is_set():
+            # Asked before reading: what is in the file after the end is all there will ever be.
+            final = _is_over(work, stop)
+            begin = position
+            for chunk in output.available(task, position, final):
+                if stop.is_set():
+                    return
+                yield chunk
+                position = chunk.end
+            if final:
                 return
-            yield chunk
-            position = chunk.end
-        if final:
-            return
-        now = time.monotonic()
-        if position > begin:
-            pause, spoken_at = _PAUSE_SECONDS[0], now
-        elif now - spoken_at >= _SIGN_OF_LIFE_SECONDS:
-            yield None
-            spoken_at = now
-        stop.wait(pause)
-        pause = min(pause * 1.5, longest)
+            now = time.monotonic()
+            if position > begin:
+                pause, spoken_at = _PAUSE_SECONDS[0], now
+            elif now - spoken_at >= _SIGN_OF_LIFE_SECONDS:
+                yield None
+                spoken_at = now
+            stop.wait(pause)
+            pause = min(pause * 1.5, longest)
+    finally:
+        output.close()
 
 
-def _is_over(work: WorkDirectory) -> bool:
+def _is_over(work: WorkDirectory, stop: Signal) -> bool:
     """Whether no more can come: it has ended, is lost, or was never started."""
     if work.ended() is not None:
         return True
-    return not work.being_started() and not work.supervised()
+    if work.being_started() or work.supervised():
+        return False
+    if work.ended() is None:
+        # Its files may have been replaced while its supervisor lives: that copies what the pipes still hold.
+        stop.wait(_LAST_WORDS_SECONDS)
+    return True
 
 
-def _available(work: WorkDirectory, task: str, position: int, final: bool) -> Iterator[Chunk]:
-    file = work.open_output()
-    if file is None:
-        return
-    try:
-        while block := os.pread(file, _BLOCK, position):
+class _Output:
+    """The output file, held from the first look on: it can be read to its end whatever becomes of its name."""
+
+    def __init__(self, work: WorkDirectory) -> None:
+        self._work = work
+        self._file: int | None = None
+
+    def available(self, task: str, position: int, final: bool) -> Iterator[Chunk]:
+        """What is there from a position on."""
+        if self._file is None:
+            self._file = self._work.open_output()
+        if self._file is None:
+            return
+        while block := os.pread(self._file, _BLOCK, position):
             # Only in the last block is a frame cut short by its writer and not by the block.
             frames = parse(block, position, final and len(block) < _BLOCK)
             if not frames:
@@ -64,5 +82,8 @@ def _available(work: WorkDirectory, task: str, position: int, final: bool) -> It
             for frame in frames:
                 yield Chunk(task, frame.stream, frame.micros, frame.data, frame.start, frame.end)
             position = frames[-1].end
-    finally:
-        os.close(file)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)

@@ -18,31 +18,32 @@ def details(work: WorkDirectory) -> dict[str, Any]:
     }
     started, ended = work.started(), work.ended()
     if started is not None:
-        known |= {"pid": started.get("pid"), "pgid": started.get("pgid")}
+        known |= {"pid": started.pid, "pgid": started.pid}
     if ended is not None:
-        known["exit_code"] = ended["exit_code"]
+        known["exit_code"] = ended.exit_code
     return known
 
 
 def look(work: WorkDirectory) -> Observation:
-    """The order of the questions matters: the end is noted before the supervisor goes, the start before it settles."""
+    """The order of the questions matters: the start is noted before the lock on the directory is let go, the end
+    before the supervisor goes. As long as that lives the end is its to tell, whatever became of its files."""
+    started = None
     if work.ended() is None:
         if work.being_started():
             return Observation(Phase.PENDING, message="Subprocess is being started", details=details(work))
-        if work.started() is None:
-            return Observation(Phase.ABSENT)
+        started = work.started()
         if work.supervised():
             return Observation(Phase.RUNNING, details=details(work))
     ended = work.ended()
-    if ended is None:
-        return _lost(work)
-    return Observation(Phase.ENDED, exit_code=ended["exit_code"], stopped=ended.get("stopped"), details=details(work))
+    if ended is not None:
+        return Observation(Phase.ENDED, exit_code=ended.exit_code, stopped=ended.stopped, details=details(work))
+    return Observation(Phase.ABSENT) if started is None else _lost(work)
 
 
 def _lost(work: WorkDirectory) -> Observation:
     work.kill_leftovers()
     message = (
         f"The subprocess on {socket.gethostname()} is gone and left no exit code: its supervisor was killed, "
-        "or the host was restarted."
+        "the workload replaced files of its supervisor, or the host was restarted."
     )
     return Observation(Phase.LOST, message=message, details=details(work), fault="platform")

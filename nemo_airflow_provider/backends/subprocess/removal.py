@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import count
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+from nemo_airflow_provider.backends.subprocess.reach import DIRECTORY
 
 
 def empty(directory: int) -> None:
@@ -34,7 +34,7 @@ def remove(parent: int, name: str) -> None:
     :raises OSError: something cannot be removed, or `name` is no directory
     """
     try:
-        directory = _open_at_all_costs(parent, name)
+        directory = open_at_all_costs(parent, name)
     except FileNotFoundError:
         return
     try:
@@ -44,8 +44,17 @@ def remove(parent: int, name: str) -> None:
         os.close(directory)
 
 
+def open_at_all_costs(parent: int, name: str) -> int:
+    """Open the directory `name`, after giving ourselves the rights to it.
+
+    :raises OSError: there is no such directory
+    """
+    _permit(parent, name)
+    return os.open(name, DIRECTORY, dir_fd=parent)
+
+
 def _flatten(directory: int, name: str, fresh: count[int]) -> None:
-    below = _open_at_all_costs(directory, name)
+    below = open_at_all_costs(directory, name)
     try:
         for entry in os.listdir(below):
             try:
@@ -68,11 +77,6 @@ def _move_up(source: int, name: str, target: int, fresh: count[int]) -> None:
         except FileNotFoundError:
             os.rename(name, new, src_dir_fd=source, dst_dir_fd=target)
             return
-
-
-def _open_at_all_costs(parent: int, name: str) -> int:
-    _permit(parent, name)
-    return os.open(name, DIRECTORY, dir_fd=parent)
 
 
 def _permit(parent: int, name: str) -> None:

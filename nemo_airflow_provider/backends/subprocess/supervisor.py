@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 
 from nemo_airflow_provider import processes
-from nemo_airflow_provider.backends.subprocess.child import StartFailed, catch_signals, start
+from nemo_airflow_provider.backends.subprocess.child import Child, StartFailed, catch_signals, start
 from nemo_airflow_provider.backends.subprocess.control import Control
 from nemo_airflow_provider.backends.subprocess.copier import PIPE_BYTES, Copier
 from nemo_airflow_provider.backends.subprocess.frames import STREAM_NUMBERS
@@ -41,7 +41,8 @@ _OPEN_PIPE_SECONDS = 1.0
 def main(directory: int) -> NoReturn:
     """Supervise the workload whose directory is open as `directory`, locked by the submitter.
 
-    Standard input holds one JSON object: `argv` (its first word a path), `env`, `grace_seconds`, `ttl_seconds`.
+    Standard input holds one JSON object: `argv` (its first word a path), `env`, `grace_seconds`, `ttl_seconds`, and
+    the directory's path as `root` and `parts`.
     Standard output gets one: `{"pid"}`, or `{"errno", "text"}`, with `"own": true` when the command is not to blame.
     The lock is shared with the submitter (one open file) and let go once the command runs, even when the submitter
     is killed before; after a failed start the submitter holds it on.
@@ -102,14 +103,13 @@ class Supervisor:
         self._stopped: str | None = None
         self._kill_at = _NEVER
         self._adopts_orphans = processes.adopt_orphans()
-        self._control = Control(directory)
-        output = self._control.open("output", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._control = Control(directory, request["root"], request["parts"])
         self._signals = catch_signals()
-        self._copier = Copier(output, [self._signals, self._control.stop_requests])
+        self._copier = Copier(self._control.output, [self._signals, self._control.stop_requests])
         try:
             child = start(request["argv"], request["env"], directory, self._note_start)
         except StartFailed:
-            self._control.forget("started")
+            self._control.forget_start()
             raise
         self.pid = child.pid
         self._copier.add(child.stdout, STREAM_NUMBERS["stdout"])
@@ -117,18 +117,18 @@ class Supervisor:
         self._orphan_check_at = time.monotonic() + _ORPHAN_CHECK_SECONDS
         self._ttl_at = time.monotonic() + request["ttl_seconds"]
 
-    def _note_start(self, pid: int) -> None:
-        process = processes.look(pid)
+    def _note_start(self, child: Child) -> None:
+        process = processes.look(child.pid)
         self._started = time.time_ns() // 1000
         record = {
-            "pid": pid,
-            "pgid": pid,
+            "pid": child.pid,
             "born": process.born if process else None,
             "boot": processes.boot_id(),
+            "pipes": [os.fstat(pipe).st_ino for pipe in (child.stdout, child.stderr)],
             "started": self._started,
             "supervisor": os.getpid(),
         }
-        self._control.note("started", record)
+        self._control.note_start(record)
 
     def watch(self) -> None:
         """Until the main process has ended."""
@@ -239,10 +239,10 @@ class Supervisor:
             empty = self._copier.copied == before and not self._copier.full
 
     def _note_exit(self) -> bool:
-        """False when the disk is full; any other refusal (the directory is gone) will not pass."""
+        """False when the disk is full; any other refusal (the directory is gone, the name taken) will not pass."""
         times = {"started": self._started, "ended": self._ended}
         try:
-            self._control.note("exit.json", {"exit_code": self._exit_code, **times, "stopped": self._stopped})
+            self._control.note_end({"exit_code": self._exit_code, **times, "stopped": self._stopped})
         except OSError as error:
             return error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -11,23 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.subprocess import environment
-from nemo_airflow_provider.backends.subprocess.control import CONTROL
-from nemo_airflow_provider.backends.subprocess.layout import (
-    WORKLOAD_FILE,
-    Place,
-    below,
-    claim_lock,
-    is_locked,
-    open_file,
-    opened,
-    read_record,
-    write_file,
-)
-from nemo_airflow_provider.backends.subprocess.leftovers import leftovers
+from nemo_airflow_provider.backends.subprocess.control import CONTROL, WORKLOAD_FILE
+from nemo_airflow_provider.backends.subprocess.layout import Place, claim_lock, is_locked, read_record
+from nemo_airflow_provider.backends.subprocess.leftovers import Traces, leftovers
+from nemo_airflow_provider.backends.subprocess.reach import GENTLY, below, is_absent, open_file, opened, write_file
+from nemo_airflow_provider.backends.subprocess.records import Ended, Started, ended_of, key_of, started_of
 from nemo_airflow_provider.model.names import WorkloadKey
 
 _LEFTOVER_PASSES = 50
@@ -50,25 +40,20 @@ class WorkDirectory:
 
     def key(self) -> WorkloadKey | None:
         """Whose directory this is; None when it was never filled."""
-        record = read_record(self.descriptor, CONTROL, WORKLOAD_FILE)
-        try:
-            return WorkloadKey(**record) if record is not None else None
-        except TypeError:  # not as we wrote it
-            return None
+        return key_of(read_record(self.descriptor, CONTROL, WORKLOAD_FILE))
 
     def write_key(self, key: WorkloadKey) -> None:
         """Note whose directory this is, first of all our files."""
         with below(self.descriptor, CONTROL, create=True) as control:
             write_file(control, WORKLOAD_FILE, json.dumps(asdict(key)).encode())
 
-    def started(self) -> dict[str, Any] | None:
+    def started(self) -> Started | None:
         """What the supervisor noted before it let the command go; None while it has not."""
-        return read_record(self.descriptor, CONTROL, "started")
+        return started_of(read_record(self.descriptor, CONTROL, "started"))
 
-    def ended(self) -> dict[str, Any] | None:
+    def ended(self) -> Ended | None:
         """What the supervisor noted at the end; None before."""
-        record = read_record(self.descriptor, CONTROL, "exit.json")
-        return record if record is not None and isinstance(record.get("exit_code"), int) else None
+        return ended_of(read_record(self.descriptor, CONTROL, "exit.json"))
 
     def open_output(self) -> int | None:
         """What the supervisor copied from the command's pipes; None when there is no such file."""
@@ -89,8 +74,9 @@ class WorkDirectory:
         return self.ended() is None and self.supervised()
 
     def being_started(self) -> bool:
-        """Whether some process is in the midst of a start, or of a removal."""
-        return is_locked(self.descriptor)
+        """Whether some process is in the midst of a start, or of a removal. A lock on a workload that has started is
+        its own: it may do with its directory what it likes."""
+        return is_locked(self.descriptor) and self.started() is None
 
     def lock(self, seconds: float) -> bool:
         """Hold the directory against starts and removals by others, until the descriptor is closed.
@@ -98,6 +84,16 @@ class WorkDirectory:
         :return: False when somebody else held it for so long, or has removed it meanwhile
         """
         return claim_lock(self.descriptor, seconds) and self._linked()
+
+    def settle(self) -> bool:
+        """Lock the directory for a removal and kill what is left there of a lost workload; False while one runs or
+        is being started."""
+        # The first look keeps the lock, which others read as "being started", off a running workload.
+        if self.running() or not self.lock(0) or self.running():
+            return False
+        if self.ended() is None:
+            self.kill_leftovers()
+        return True
 
     def _linked(self) -> bool:
         try:
@@ -108,12 +104,11 @@ class WorkDirectory:
 
     def ask_to_stop(self, grace_seconds: float) -> bool:
         """Tell the supervisor; False when none listens."""
-        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW
         try:
             with below(self.descriptor, CONTROL) as control:
-                fifo = os.open("stop", flags, dir_fd=control)
+                fifo = os.open("stop", os.O_WRONLY | GENTLY, dir_fd=control)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENXIO):
+            if is_absent(error):
                 return False
             raise
         try:
@@ -122,21 +117,21 @@ class WorkDirectory:
             os.write(fifo, f"{grace_seconds}\n".encode())
         except BlockingIOError:
             pass  # thousands of requests wait there already
+        except BrokenPipeError:  # it has just gone
+            return False
         finally:
             os.close(fifo)
         return True
 
     def kill_leftovers(self) -> None:
-        """Kill what outlived its supervisor. Only of this boot: numbers of processes mean nothing after the next."""
+        """Kill what outlived its supervisor; see `leftovers`."""
         started = self.started()
-        if started is None or started.get("boot") != processes.boot_id():
-            return
-        leader, born = started.get("pid"), started.get("born")
-        if not isinstance(leader, int) or not isinstance(born, int):
-            return
+        if started is not None and started.boot != processes.boot_id():
+            return  # numbers of processes mean nothing after the next start of the host, and all have ended
         mark = os.fsencode(f"{environment.SCRATCH}={self.place.scratch}")
+        traces = Traces(mark, os.path.realpath(f"/proc/self/fd/{self.descriptor}"), started)
         for _ in range(_LEFTOVER_PASSES):
-            found = leftovers(leader, born, mark)
+            found = leftovers(traces)
             if not found:
                 return
             for pid in found:
@@ -148,7 +143,7 @@ class WorkDirectory:
 def open_work(place: Place, create: bool = False) -> Iterator[WorkDirectory]:
     """Open the work directory of a place.
 
-    :raises FileNotFoundError: it is not there
+    :raises FileNotFoundError: it is not there, or something else is in its place; see `opened`
     """
     parts = (place.workspace, place.run, place.step, place.task)
     with opened(place.root, *parts, create=create) as descriptor:

@@ -18,7 +18,7 @@ from nemo_airflow_provider.backends.base import Chunk, Environment, Observation,
 from nemo_airflow_provider.backends.subprocess.backend import SubprocessBackend
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.control import CONTROL
-from nemo_airflow_provider.backends.subprocess.layout import step_directory
+from nemo_airflow_provider.backends.subprocess.layout import run_directory, step_directory
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import StepSpec
 
@@ -95,10 +95,19 @@ class Host:
 
     def work(self, of: WorkloadKey | None = None) -> Path:
         of = of or key()
-        return self.root / of.workspace / of.run_id / step_directory(of.step) / of.task
+        return self.job(of) / step_directory(of.step) / of.task
+
+    def job(self, of: WorkloadKey | None = None) -> Path:
+        of = of or key()
+        return self.root / of.workspace / run_directory(of.run_id, of.run_key)
 
     def control(self, of: WorkloadKey | None = None) -> Path:
         return self.work(of) / CONTROL
+
+    def output_file(self, of: WorkloadKey | None = None) -> bytes:
+        """The output file as it stands; nothing while there is none."""
+        file = self.control(of) / "output"
+        return file.read_bytes() if file.exists() else b""
 
     def record(self, name: str, of: WorkloadKey | None = None) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.control(of) / name).read_text())
@@ -109,9 +118,9 @@ class Host:
         os.kill(supervisor, signal.SIGKILL)
         until(lambda: not lives(supervisor))
 
-    def processes(self) -> list[int]:
-        """Supervisors and workloads under this root that live."""
-        here = os.fsencode(self.root)
+    def processes(self, of: WorkloadKey | None = None) -> list[int]:
+        """Supervisors and workloads under this root, or of one job, that live."""
+        here = os.fsencode(self.root if of is None else self.job(of))
         found = []
         for process in processes.living().values():
             base = Path("/proc") / str(process.pid)

@@ -47,7 +47,7 @@ class Submitter:
 
 
 def runs(host: Host) -> int:
-    file = host.root / "default" / "my-job" / "job-storage" / "runs"
+    file = host.job() / "job-storage" / "runs"
     return len(file.read_text().splitlines()) if file.exists() else 0
 
 
@@ -135,7 +135,7 @@ def test_a_reused_process_number_is_left_alone(host: Host) -> None:
     try:
         started = host.record("started")
         # Times are in ticks of 10 ms, and the stranger may have been born in the same one.
-        record = started | {"pid": stranger.pid, "pgid": stranger.pid, "born": started["born"] - 1}
+        record = started | {"pid": stranger.pid, "born": started["born"] - 1}
         (host.control() / "exit.json").unlink()
         (host.control() / "started").write_text(json.dumps(record))
         assert host.backend.observe(key()).phase is Phase.LOST

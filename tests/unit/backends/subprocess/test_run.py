@@ -10,6 +10,7 @@ import stat
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ import pytest
 from nemo_airflow_provider.backends.base import Environment, Phase, Workload
 from nemo_airflow_provider.backends.subprocess.control import CONTROL
 from nemo_airflow_provider.backends.subprocess.launch import refused, start_error
+from nemo_airflow_provider.backends.subprocess.layout import run_directory
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
+from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey, is_name, run_id_of
 from nemo_airflow_provider.model.spec import StepSpec
 from tests.unit.backends.subprocess.host import Host, key, lives, until
@@ -42,7 +45,7 @@ def test_details(host: Host) -> None:
     work = host.work()
     assert details == {
         "subprocess_work_dir": str(work),
-        "subprocess_persistent_storage_path": str(host.root / "default" / "my-job" / "job-storage"),
+        "subprocess_persistent_storage_path": str(host.root / "default" / "my-job.firstrun" / "job-storage"),
         "pid": details["pid"],
         "pgid": details["pid"],
     }
@@ -140,9 +143,8 @@ def test_every_legal_name_can_run(host: Host, name: str) -> None:
     assert host.output(of) == b"done\n"
     assert host.backend.find(of) == [of]
     host.backend.cleanup(of)
-    job = host.root / "default" / run_id_of(name)
-    assert sorted(path.name for path in job.iterdir()) == [".run.json", "job-storage"]
-    assert (job / "job-storage" / "kept").exists()
+    assert [path.name for path in host.job(of).iterdir()] == ["job-storage"]
+    assert (host.job(of) / "job-storage" / "kept").exists()
 
 
 def test_secrets_stand_in_no_file_and_no_other_process(host: Host) -> None:
@@ -256,10 +258,23 @@ def test_working_directory_that_others_may_write_to(tmp_path: Path) -> None:
 
 
 def test_a_run_id_that_is_no_file_name(host: Host) -> None:
-    for run_id in ("../x", "a/b", "", ".", ".hidden", "x" * 300):
+    for run_id in ("../x", "a/b", "", ".", ".hidden", "x" * 255):
         of = replace(key(), run_id=run_id)
         with pytest.raises(BackendError, match="cannot be the name of a directory"):
             host.shell("true", of)
+
+
+@pytest.mark.parametrize("run_id", ["a", "a.b", "a.b~2", "aDb", "a.b.c~10"])
+def test_the_last_dot_parts_run_id_and_key(run_id: str) -> None:
+    run_key = names.run_key("nemo.default.x", run_id, datetime(2025, 1, 1, tzinfo=UTC))
+    assert run_directory(run_id, run_key).rpartition(".") == (run_id, ".", run_key)
+
+
+def test_the_longest_names_can_run(host: Host) -> None:
+    longest = "x" * (255 - 1 - 24)  # Airflow has room for 250 characters, our longest run id has 73
+    of = replace(key(), run_id=longest, run_key="z" * 24)
+    host.shell("exit 3", of)
+    assert host.end(of).exit_code == 3
 
 
 def test_a_container_step_is_refused(host: Host) -> None:
