@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import sys
+import os
+import re
+import shlex
 from collections.abc import Mapping
 from datetime import date
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.cli import yamltext
 from nemo_airflow_provider.cli.failures import InvalidBody, MissingOptions, UsageError
+from nemo_airflow_provider.cli.inputfile import UnreadableFile, read_stdin, read_text
 from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.model import names
 
@@ -29,8 +34,13 @@ _REQUIRED = {
 _NAME_RULE = (
     "2 to 63 characters: a lower-case letter, then lower-case letters, digits, - @ . + _; no --, and no - at the end"
 )
+_MOST_FILE_BYTES = 8 * 1024 * 1024
+# What begins a value in JSON, and whole strings, since what is in them begins none. An unclosed one ends the text.
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([\[{,:])', re.DOTALL)
 # Below this `profile` would pass for `provider`.
 _NEARNESS = 0.75
+# Comparing takes its time, and who has more keys has not misspelt one.
+_MOST_COMPARED = 100
 
 
 def merged(options: Mapping[str, Any], *, input_file: str | None, input_data: str | None) -> JsonObject:
@@ -47,7 +57,7 @@ def merged(options: Mapping[str, Any], *, input_file: str | None, input_data: st
     for name, value in options.items():
         if value is not None:
             flag = "--" + name.replace("_", "-")
-            body[name] = _mapping(value, flag) if name in OBJECTS else value
+            body[name] = _object(value, flag) if name in OBJECTS else value
     return body
 
 
@@ -67,25 +77,36 @@ def check(body: JsonObject) -> None:
     try:
         JobRequest.model_validate(body)
     except ValidationError as error:
-        problems = [(_path(item["loc"]), _message(item)) for item in error.errors()]
+        problems = [(_path(item["loc"]), _message(item, body)) for item in error.errors()]
         raise InvalidBody(problems) from error
 
 
-def _message(problem: ErrorDetails) -> str:
+def _message(problem: ErrorDetails, body: JsonObject) -> str:
     """pydantic's words, and what they leave out."""
     text, kind, limits = problem["msg"], problem["type"], problem.get("ctx", {})
     if kind == "string_pattern_mismatch" and limits["pattern"] == names.NAME_PATTERN:
         return f"{text} ({_NAME_RULE})"
-    if kind == "missing":
-        return text + _near_key(str(problem["loc"][-1]), problem["input"])
+    if kind in ("missing", "value_error"):
+        return text + _near_sibling(problem["loc"], body)
     if kind == "union_tag_not_found":
         return text + _near_key(limits["discriminator"].strip("'"), problem["input"])
     return text
 
 
+def _near_sibling(location: tuple[int | str, ...], body: JsonObject) -> str:
+    """As `_near_key`, for the key that the location ends with."""
+    *parents, key = location or ("",)
+    holder: Any = body
+    for part in parents:
+        # Some parts name no place in the body but a kind of executor.
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            holder = holder[part]
+    return _near_key(str(key), holder) if isinstance(holder, dict) and key not in holder else ""
+
+
 def _near_key(missing: str, given: Mapping[str, Any]) -> str:
     """` (did you mean …?)` when a key of the object looks like the missing one."""
-    near = get_close_matches(missing, given, n=1, cutoff=_NEARNESS)
+    near = get_close_matches(missing, islice(given, _MOST_COMPARED), n=1, cutoff=_NEARNESS)
     return f" (did you mean '{missing}' for '{near[0]}'?)" if near else ""
 
 
@@ -93,26 +114,65 @@ def _path(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location) or "job"
 
 
+def _object(text: str, flag: str) -> JsonObject:
+    file = text.removeprefix("@")
+    if os.path.isfile(file):
+        raise UsageError(
+            f'{flag} takes the JSON itself, not a file: {flag} "$(cat {shlex.quote(file)})". '
+            "A file with the whole job goes to --input-file."
+        )
+    return _mapping(text, flag)
+
+
 def _read(name: str) -> str:
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"Cannot read --input-file {name}: {reason}") from error
+        if name == "-":
+            return read_stdin(limit_bytes=_MOST_FILE_BYTES)
+        return read_text(Path(name), limit_bytes=_MOST_FILE_BYTES)
+    except FileNotFoundError as error:
+        raise UsageError(f"Cannot read --input-file {name}: {error.strerror}") from error
+    except UnreadableFile as error:
+        raise UsageError(f"Cannot read --input-file {name}: {error}") from error
 
 
 def _mapping(text: str, where: str, source: str | None = None) -> JsonObject:
     try:
-        value = json.loads(text)
+        value = _json(text)
     except (ValueError, RecursionError):
+        # JSON is YAML too, and the reader of YAML says where a fault is.
         value = _yaml(text, where, source or where)
     if not isinstance(value, dict):
         raise UsageError(f"{where} must be a JSON or YAML object, not {_kind(value)}.")
     try:
         # YAML knows dates, number keys, NaN and loops; the wire does not.
-        return dict(json.loads(json.dumps(value, default=_isoformat, allow_nan=False)))
+        wire = json.dumps(value, default=_isoformat, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{where} holds something that JSON cannot express: {error}") from error
+    try:
+        return dict(json.loads(wire, object_pairs_hook=_unique))
+    except ValueError as error:
+        raise UsageError(f"{where} cannot be used: {error}") from error
+
+
+def _json(text: str) -> Any:
+    """JSON of a bearable size.
+
+    :raises ValueError: no JSON, or one that YAML has to look at
+    :raises RecursionError: too deep
+    """
+    begun = (token for token in _JSON_TOKEN.finditer(text) if token[1])
+    if next(islice(begun, yamltext.MOST_VALUES, None), None) is not None:
+        raise ValueError("it may have too many values")
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
+    found: JsonObject = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key '{name}' is given twice")
+        found[name] = value
+    return found
 
 
 def _isoformat(value: Any) -> str:
@@ -124,6 +184,8 @@ def _isoformat(value: Any) -> str:
 def _yaml(text: str, where: str, source: str) -> Any:
     try:
         return yamltext.parse(text, source)
+    except yamltext.Refused as error:
+        raise UsageError(f"{where} cannot be used: {error}") from error
     except ValueError as error:
         raise UsageError(f"{where} is neither JSON nor YAML: {error}") from error
 

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from nemo_airflow_provider.cli import yamltext
+from nemo_airflow_provider.cli.inputfile import UnreadableFile, read_text
 from nemo_airflow_provider.errors import ConfigError
 
 Record = dict[str, Any]
+
+_MOST_BYTES = 1024 * 1024
 
 
 class ContextFileError(ConfigError):
@@ -57,13 +60,15 @@ def load(file: Path) -> Record:
     :raises ContextFileError: not readable, or not a YAML mapping
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file, limit_bytes=_MOST_BYTES)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except UnreadableFile as error:
         raise ContextFileError(f"Cannot read the context file {file}: {error}") from error
     try:
         content = yamltext.parse(text, str(file))
+    except yamltext.Refused as error:
+        raise ContextFileError(f"The context file {file} cannot be used: {error}") from error
     except ValueError as error:
         raise ContextFileError(f"The context file {file} is not YAML: {error}") from error
     if content is None:
@@ -140,6 +145,9 @@ def save(file: Path, content: Record) -> None:
     # Escapes for all but ASCII: PyYAML writes U+0085 as it is where it may, and reads it as a blank.
     text = yaml.safe_dump(content, sort_keys=False)
     target = Path(os.path.realpath(file))
+    # A device would be replaced as well, for all programs: NHX_CONFIG_FILE=/dev/null.
+    if target.exists() and not target.is_file():
+        raise ContextFileError(f"Cannot write the context file {file}: it is not a file")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # mkstemp opens with 0600 from the start: the token is never readable for others.

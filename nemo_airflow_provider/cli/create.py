@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,13 +26,15 @@ _DEFAULT_WAIT_SECONDS = 1200
 def create(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Name of the job; made from its source when absent.")
+        str | None, typer.Argument(metavar="NAME", help="Name of the job; made from its source when absent.")
     ] = None,
     workspace: params.Workspace = None,
-    platform_spec: Annotated[str | None, typer.Option(metavar="JSON", help="The job's steps. Required.")] = None,
-    source: Annotated[str | None, typer.Option(help="Where the job comes from. Required.")] = None,
+    platform_spec: Annotated[
+        str | None, typer.Option(metavar="JSON", help="The job's steps. Required, here or in the input.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Where the job comes from. Required, as above.")] = None,
     spec: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Your own description of the job, echoed. Required.")
+        str | None, typer.Option(metavar="JSON", help="Your own description of the job, echoed. Required, as above.")
     ] = None,
     custom_fields: Annotated[str | None, typer.Option(metavar="JSON")] = None,
     description: Annotated[str | None, typer.Option()] = None,
@@ -56,6 +60,8 @@ def create(
     """Create a job. Options win over the input; progress of --wait and --watch goes to stderr."""
     if wait and watch:
         raise UsageError("Cannot combine --wait and --watch.")
+    if name is not None and input_file is None and Path(name).is_file():
+        raise UsageError(f"'{name}' is a file, not a name. Did you mean --input-file {shlex.quote(name)}?")
     session: Session = context.obj
     given = {
         "name": name,

@@ -51,6 +51,9 @@ _CONFIGURATION_HINT = (
 _CONFIGURATION_ERROR = re.compile(
     r"Configuration file '|NeMo Helix configuration file |Error parsing NeMo Helix configuration file |/[^\n]*?:\d+: "
 )
+_MOST_PROBLEMS = 20
+# Values are quoted in errors, and may be of any length.
+_LONGEST_LINE = 1500
 _PLAIN_HINT = "Run with --verbose for more details."
 # These are about what was asked, not about where: the address would only hide the sentence that helps.
 _WITHOUT_ADDRESS = frozenset({400, 401, 403, 409, 422, 429})
@@ -87,7 +90,7 @@ class UsageError(NemoJobsError):
 
 def report(error: Exception, session: Session) -> int:
     """Say on stderr what went wrong and what to do; the exit code."""
-    lines = _lines(error, session)
+    lines = [_shortened(line) for line in _lines(error, session)]
     terminal = _terminal(session)
     terminal.note(lines[0], colour="red")
     for line in lines[1:]:
@@ -99,11 +102,18 @@ def report(error: Exception, session: Session) -> int:
     return error.exit_code if isinstance(error, NemoJobsError) else 1
 
 
+def _shortened(line: str) -> str:
+    half = _LONGEST_LINE // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
+
+
 def _lines(error: Exception, session: Session) -> list[str]:
     if isinstance(error, ClientError):
         return _client_lines(error, session)
     if isinstance(error, InvalidBody):
-        return [str(error), *(f"  {field}  {message}" for field, message in error.problems)]
+        told = [f"  {field}  {message}" for field, message in error.problems[:_MOST_PROBLEMS]]
+        more = len(error.problems) - len(told)
+        return [str(error), *told, *([f"  … and {more} more"] if more else [])]
     if isinstance(error, MissingOptions):
         hint = "Hint: Provide via CLI flags or --input-file/--input-data."
         return [str(error), *(f"  {line}" for line in error.lines), hint]
@@ -117,9 +127,11 @@ def _client_lines(error: ClientError, session: Session) -> list[str]:
     server = f"{session.display_url} (from {session.base_url.source})"
     if isinstance(error, ApiError):
         return _api_lines(error, session)
+    if isinstance(error, TimedOut) and error.sent:
+        return [f"Timeout error: {error}", *_address(error), f"Hint: {_slow_hint(error, server)}"]
     if isinstance(error, ConnectionFailed):
         prefix = "Timeout error" if isinstance(error, TimedOut) else "Connection error"
-        hint = (
+        hint = _https_hint(error, session, server) or (
             f"The base URL in use is {server}. Start the server there, or name another with --base-url, "
             f"NHX_BASE_URL or the context file {session.file}."
         )
@@ -131,6 +143,20 @@ def _client_lines(error: ClientError, session: Session) -> list[str]:
         hint = "Use an https:// base URL, or reach the server through a tunnel to localhost."
         return [f"Unexpected error: {error}", f"Hint: {hint}"]
     return [f"Error: {error}"]
+
+
+def _https_hint(error: ConnectionFailed, session: Session, server: str) -> str | None:
+    # OpenSSL's word for an answer that is no TLS.
+    if "WRONG_VERSION_NUMBER" not in str(error):
+        return None
+    return f"The server {server} does not speak TLS. Is its address {session.display_url.replace('https', 'http', 1)}?"
+
+
+def _slow_hint(error: TimedOut, server: str) -> str:
+    hint = f"The server {server} is very busy, hangs, or is no Airflow API server. Its log says more; try again later."
+    if error.method == "POST" and urlsplit(error.url).path.endswith("/jobs"):
+        hint += " The job may have been created: look with nemo jobs list before you create it again."
+    return hint
 
 
 def _api_lines(error: ApiError, session: Session) -> list[str]:
@@ -157,7 +183,8 @@ def _api_hint(error: ApiError, session: Session) -> str | None:
         name = unquote(urlsplit(error.url).path.rpartition("/")[2])
         return f"Run nemo jobs cancel {name}, wait until the job has ended, then delete it."
     if error.status == 422 and error.method == "POST" and error.url.endswith("/jobs"):
-        return "Correct this in the job and create it again."
+        profiles = "See nemo jobs list-execution-profiles. " if "execution profile" in error.text else ""
+        return f"{profiles}Correct this in the job and create it again."
     return _HINTS.get(error.status)
 
 

@@ -31,7 +31,7 @@ def combined(text: str | None, fields: Mapping[str, str | Sequence[str] | None])
         return text
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"Invalid filter JSON: {error}\n{_EXAMPLES}") from error
     return {**parsed, **given}
 

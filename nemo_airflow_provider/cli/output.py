@@ -103,7 +103,7 @@ class Listing:
             _print_document(answer, self._format.value)
         else:
             self._print_rows(rows)
-        self._warn(more)
+        self._warn(more, shows_cells=bool(rows))
 
     def stream(self, rows: Iterable[JsonObject]) -> None:
         """One JSON object a line, as the rows come."""
@@ -150,9 +150,9 @@ class Listing:
             return tables.all_columns(rows) or list(self._columns)
         return [column.strip() for column in chosen.split(",") if column.strip()]
 
-    def _warn(self, more: bool) -> None:
+    def _warn(self, more: bool, *, shows_cells: bool) -> None:
         warnings = []
-        if self._format is ListFormat.TABLE and self._truncates:
+        if self._format is ListFormat.TABLE and self._truncates and shows_cells:
             warnings.append("Use --no-truncate to see full values.")
         if more:
             warnings.append("More pages of results are available! Use --all-pages to fetch all results.")

@@ -10,7 +10,7 @@ from nemo_airflow_provider.cli.output import EntityFormat, ListFormat
 
 Job = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the job.", show_default=False)]
 OfJob = Annotated[str, typer.Option("--job", help="Name or id of the job.", show_default=False)]
-Workspace = Annotated[str | None, typer.Option("--workspace", help="Look here instead of in the context's workspace.")]
+Workspace = Annotated[str | None, typer.Option("--workspace", help="Workspace, instead of the context's.")]
 Entity = Annotated[
     EntityFormat | None,
     typer.Option("--output-format", "--output", "-f", help="Format of the answer.", show_default="json"),
@@ -37,7 +37,7 @@ Filter = Annotated[
     str | None,
     typer.Option(
         "--filter",
-        help='JSON ({"status": "completed"}, {"name": {"$like": "train"}}) or text (status:"completed").',
+        help='JSON: {"status": "completed"}, {"name": {"$like": "train"}}. Other text goes to the server as it is.',
     ),
 ]
 Attempt = Annotated[

@@ -119,13 +119,14 @@ class Session:
     @property
     def certificate_authority(self) -> str | None:
         """PEM bundle of the context's cluster."""
-        return self.record.cluster.get("certificate_authority") if self.record else None
+        stored = self.record.cluster.get("certificate_authority") if self.record else None
+        return str(stored) if stored else None
 
     @cached_property
     def workspace(self) -> str:
         """Where jobs are looked for when a command does not say."""
         stored = self.record.context.get("workspace") if self.record else None
-        return os.environ.get("NHX_WORKSPACE") or stored or DEFAULT_WORKSPACE
+        return os.environ.get("NHX_WORKSPACE") or str(stored or DEFAULT_WORKSPACE)
 
     @cached_property
     def token(self) -> str | None:

@@ -14,6 +14,7 @@ from nemo_airflow_provider.client.errors import (
     ClientError,
     ConnectionFailed,
     TimedOut,
+    Unsendable,
 )
 from nemo_airflow_provider.client.jobs import JobsClient, LogFilter
 from nemo_airflow_provider.client.loglines import LineSource, LogEnd, WholeLog
@@ -45,6 +46,7 @@ __all__ = [
     "LogLines",
     "StatusChanged",
     "TimedOut",
+    "Unsendable",
     "Waiting",
     "Watch",
     "WatchTimeout",

@@ -6,6 +6,7 @@ NemoJobsError
     ├── ConnectionFailed   nobody answered
     ├── TimedOut           nobody answered in time
     ├── BadAnswer          an answer, but not one of the jobs API
+    ├── Unsendable         refused here: text that no request can hold
     └── CleartextToken     refused here: the token would travel unencrypted
 """
 
@@ -83,6 +84,13 @@ class BadAnswer(ClientError):
     """Something answered that is not the jobs API, for example a login page with 200."""
 
     code = "bad_answer"
+
+
+class Unsendable(ClientError):
+    """Text or a token that no request can hold."""
+
+    code = "unsendable"
+    exit_code = 2
 
 
 class CleartextToken(ClientError):

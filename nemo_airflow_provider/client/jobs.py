@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
 
-from nemo_airflow_provider.client.errors import BadAnswer, ClientError
+from nemo_airflow_provider.client.errors import BadAnswer, ClientError, Unsendable
 from nemo_airflow_provider.client.transport import DEFAULT_BASE_URL, DEFAULT_WORKSPACE, JsonObject, Transport
 
 ROOT = "/apis/jobs/v2"
@@ -218,4 +218,7 @@ def _segment(name: str) -> str:
         error = ClientError(f"{name!r} is not a name")
         error.exit_code = 2
         raise error
-    return quote(name, safe="@+")
+    try:
+        return quote(name, safe="@+")
+    except UnicodeEncodeError as error:
+        raise Unsendable(f"{name!r} is not a name: it is not Unicode text") from error

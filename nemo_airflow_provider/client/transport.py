@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from nemo_airflow_provider.client.address import check_address, without_credentials
-from nemo_airflow_provider.client.errors import ApiError, BadAnswer, ConnectionFailed, TimedOut
+from nemo_airflow_provider.client.errors import ApiError, BadAnswer, ClientError, ConnectionFailed, TimedOut, Unsendable
+from nemo_airflow_provider.client.timelimit import Exchange, TimeLimit
 
 if TYPE_CHECKING:
     import httpx
@@ -22,7 +24,8 @@ _TIMEOUT_SECONDS = 60.0
 _CONNECT_TIMEOUT_SECONDS = 5.0
 _RETRIES = 2
 _FIRST_WAIT_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 60.0
+_MOST_REDIRECTS = 20
+_EXCERPT_CHARACTERS = 20
 _RETRIED_STATUSES = frozenset({408, 409, 429})
 
 
@@ -32,9 +35,11 @@ class Transport:
     :param base_url: may hold a path prefix
     :param token: sent as Bearer
     :param certificate_authority: path of a PEM bundle to trust instead of the usual ones
+    :param timeout_seconds: for a whole exchange, from the connection to the answer's last byte
     :param follow_redirects: False where what is sent must not go anywhere else; a redirect is then `BadAnswer`
     :param sleep: called with the seconds between two tries
     :raises CleartextToken: a token, and plain http to another machine
+    :raises Unsendable: a token that no header can hold
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         check_address(base_url, has_secret=bool(token))
+        _check_token(token or "")
         self.base_url = base_url.rstrip("/")
         #: The base URL without user and password, for people.
         self.display_url = without_credentials(self.base_url)
@@ -57,10 +63,11 @@ class Transport:
         from nemo_airflow_provider.client.tls import trust
 
         self._sleep = sleep
+        self._time_limit = TimeLimit(timeout_seconds)
+        self._follows_redirects = follow_redirects
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token}"} if token else None,
             timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS)),
-            follow_redirects=follow_redirects,
             verify=trust(self.base_url, certificate_authority),
         )
 
@@ -77,16 +84,17 @@ class Transport:
     def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         """The answer's JSON; None for an answer without a body.
 
-        Tried at most three times. A POST that may have reached the server is repeated only when the server
-        says so (`x-should-retry: true`): a repeated create would meet its own job as a conflict.
+        Tried at most three times, and not again when the time for one try is over. A POST that may have reached
+        the server is repeated only when the server says so (`x-should-retry: true`): a repeated create would meet
+        its own job as a conflict.
 
         :param query: parameters whose value is None are left out
         :raises ClientError: see there
         """
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay
 
         retrying = Retrying(
-            stop=stop_after_attempt(1 + _RETRIES),
+            stop=stop_after_attempt(1 + _RETRIES) | stop_after_delay(self._time_limit.seconds),
             wait=_wait_seconds,
             retry=retry_if_exception(_may_repeat),
             sleep=self._sleep,
@@ -97,64 +105,77 @@ class Transport:
     def _once(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> Any:
         import httpx
 
-        request = self._http.build_request(
-            method,
-            self.base_url + path,
-            params={key: value for key, value in (query or {}).items() if value is not None},
-            json=body,
-        )
+        from nemo_airflow_provider.client import answer
+
+        request = self._build(method, path, query, body)
         url = without_credentials(str(request.url))
-        try:
-            response = self._http.send(request)
-        except httpx.TimeoutException as error:
-            sent = not isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout)
-            raise TimedOut(_cause(error), method=method, url=url, sent=sent) from error
-        except (httpx.DecodingError, httpx.TooManyRedirects) as error:
-            raise BadAnswer(_cause(error), method=method, url=url) from error
-        except httpx.RequestError as error:
-            sent = not isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol)
-            raise ConnectionFailed(_cause(error), method=method, url=url, sent=sent) from error
+        with self._time_limit.exchange() as exchange:
+            request.extensions["trace"] = exchange.trace
+            try:
+                with contextlib.closing(self._send(request)) as response:
+                    content = answer.read(response)
+            except httpx.RequestError as error:
+                raise self._failure(error, exchange, method, url) from error
+            # The end of a body without a length is that of the connection, whoever ends it.
+            if exchange.is_over:
+                raise self._too_slow(method, url)
         if response.status_code >= 400:
-            raise _api_error(response)
+            raise answer.refusal(response, content)
         if response.next_request is not None:
             target = without_credentials(str(response.next_request.url))
             raise BadAnswer(f"the server redirects to {target}, where this may not be sent", method=method, url=url)
-        return _json_of(response)
+        return answer.parsed(response, content)
+
+    def _build(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> httpx.Request:
+        try:
+            return self._http.build_request(
+                method,
+                self.base_url + path,
+                params={key: value for key, value in (query or {}).items() if value is not None},
+                json=body,
+            )
+        except UnicodeEncodeError as error:
+            excerpt = error.object[max(0, error.start - _EXCERPT_CHARACTERS) : error.end + _EXCERPT_CHARACTERS]
+            raise Unsendable(f"the request holds something that is not Unicode text: {excerpt!r}") from error
+
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        """The answer without its body. The HTTP library would read the bodies of redirects, of any size."""
+        for _ in range(1 + _MOST_REDIRECTS):
+            response = self._http.send(request, stream=True, follow_redirects=False)
+            if response.next_request is None or not self._follows_redirects:
+                return response
+            response.close()
+            request = response.next_request
+        raise BadAnswer(
+            f"the server redirects more than {_MOST_REDIRECTS} times",
+            method=request.method,
+            url=without_credentials(str(request.url)),
+        )
+
+    def _failure(self, error: httpx.RequestError, exchange: Exchange, method: str, url: str) -> ClientError:
+        import httpx
+
+        if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+            return TimedOut(_cause(error), method=method, url=url)
+        if exchange.is_over or isinstance(error, httpx.TimeoutException):
+            return self._too_slow(method, url)
+        if isinstance(error, httpx.DecodingError):
+            return BadAnswer(_cause(error), method=method, url=url)
+        sent = not isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol)
+        return ConnectionFailed(_cause(error), method=method, url=url, sent=sent)
+
+    def _too_slow(self, method: str, url: str) -> TimedOut:
+        message = f"the whole answer did not come within {self._time_limit.seconds:g} seconds"
+        return TimedOut(message, method=method, url=url, sent=True)
+
+
+def _check_token(token: str) -> None:
+    if not token.isascii() or not token.isprintable():
+        raise Unsendable("the token has a character that cannot be sent, such as a line end; get it anew")
 
 
 def _cause(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _api_error(response: httpx.Response) -> ApiError:
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    detail = body.get("detail", body) if isinstance(body, dict) else body
-    said = response.headers.get("x-should-retry", "").strip().lower()
-    return ApiError(
-        response.status_code,
-        detail,
-        method=response.request.method,
-        url=without_credentials(str(response.request.url)),
-        retry={"true": True, "false": False}.get(said),
-        retry_after_seconds=_retry_after_seconds(response.headers),
-    )
-
-
-def _json_of(response: httpx.Response) -> Any:
-    if response.status_code == 204 or not response.content:
-        return None
-    try:
-        return response.json()
-    except ValueError as error:
-        kind = response.headers.get("content-type", "no content type").split(";")[0]
-        raise BadAnswer(
-            f"the answer is {kind}, not JSON; the base URL may not be that of the jobs API",
-            method=response.request.method,
-            url=without_credentials(str(response.request.url)),
-        ) from error
 
 
 def _may_repeat(error: BaseException) -> bool:
@@ -165,7 +186,7 @@ def _may_repeat(error: BaseException) -> bool:
         # 429 says that nothing was done; any other answer to a POST leaves it open.
         return repeated and (error.method != "POST" or error.status == 429)
     if isinstance(error, ConnectionFailed):
-        return bool(error.url) and not (error.sent and error.method == "POST")
+        return bool(error.url) and not (error.sent and (error.method == "POST" or isinstance(error, TimedOut)))
     return False
 
 
@@ -175,26 +196,3 @@ def _wait_seconds(state: RetryCallState) -> float:
     if isinstance(error, ApiError) and error.retry_after_seconds is not None:
         return error.retry_after_seconds
     return cast(float, _FIRST_WAIT_SECONDS * 2 ** (state.attempt_number - 1))
-
-
-def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """What `retry-after-ms` or `retry-after` ask for; None when absent, unreadable or over a minute."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * unit
-        except KeyError:
-            continue
-        except ValueError:
-            seconds = _seconds_until(headers[name])
-        if 0 <= seconds <= _LONGEST_WAIT_SECONDS:
-            return seconds
-    return None
-
-
-def _seconds_until(http_date: str) -> float:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return parsedate_to_datetime(http_date).timestamp() - time.time()
-    except (TypeError, ValueError):
-        return -1.0

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
 
 from nemo_airflow_provider.client.jobs import JobsClient
+from nemo_airflow_provider.client.transport import Transport
 from tests.unit.cli.conftest import Nemo
 from tests.unit.cli.fake_server import Answer, FakeServer, detail
-from tests.unit.cli.shapes import JOBS, job
+from tests.unit.cli.raw_server import dripped_head, endless, talking
+from tests.unit.cli.shapes import JOBS, PLATFORM_SPEC, job
 
 JOB = f"{JOBS}/pz-1"
 
@@ -94,6 +97,26 @@ def test_a_job_that_the_server_refuses_has_no_hint_about_options(server: FakeSer
     assert result.err.splitlines()[-1] == "Hint: Correct this in the job and create it again."
     server.on("GET", JOB, detail(422, "why"))
     assert "--help" in nemo("jobs", "get", "pz-1").err
+
+
+def test_an_unknown_profile_names_the_command_that_lists_them(server: FakeServer, nemo: Nemo) -> None:
+    text = "The execution profile 'cpu/large' specified in step 'one' does not exist."
+    server.on("POST", JOBS, detail(422, text))
+    body = ("--source", "s", "--spec", "{}", "--platform-spec", json.dumps(PLATFORM_SPEC))
+    result = nemo("jobs", "create", "pz-1", *body)
+    assert result.err.splitlines() == [
+        f"Invalid input: (422) {text}",
+        "Hint: See nemo jobs list-execution-profiles. Correct this in the job and create it again.",
+    ]
+
+
+def test_https_to_a_server_without(server: FakeServer, nemo: Nemo) -> None:
+    url = server.url.replace("http:", "https:")
+    result = nemo("jobs", "list", base_url=url)
+    assert result.err.splitlines()[-1] == (
+        f"Hint: The server {url} (from --base-url) does not speak TLS. Is its address {server.url}?"
+    )
+    assert result.code == 3
 
 
 def test_validation_errors_are_one_line(server: FakeServer, nemo: Nemo) -> None:
@@ -236,3 +259,32 @@ def test_a_terminal_is_not_steered(server: FakeServer, nemo: Nemo, on_terminal: 
     for form in ("json", "yaml", "raw"):
         shown = on_terminal("jobs", "get", "pz-1", "-f", form).out
         assert not {"\x1b", "\x9b", "\x07", "\u202e", "\r"} & set(shown)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says_more"),
+    [
+        (("list",), False),
+        (("tail", "pz-1"), False),
+        (("create", "pz-1", "--source", "s", "--spec", "{}", "--platform-spec", json.dumps(PLATFORM_SPEC)), True),
+    ],
+)
+def test_a_server_that_drips(
+    nemo: Nemo, arguments: tuple[str, ...], says_more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Transport.__init__.__kwdefaults__, "timeout_seconds", 0.3)
+    with talking(dripped_head) as server:
+        result = nemo("jobs", *arguments, base_url=server.url)
+        lines = result.err.splitlines()
+        assert lines[0] == "Timeout error: the whole answer did not come within 0.3 seconds"
+        assert lines[1].startswith(f"Request: {'POST' if says_more else 'GET'} {server.url}/apis/jobs/v2/")
+        assert lines[-1].startswith(f"Hint: The server {server.url} (from --base-url) is very busy, hangs, or is no ")
+        assert ("The job may have been created" in lines[-1]) == says_more
+        assert (result.code, result.out, server.connections) == (3, "", 1)
+
+
+def test_an_answer_without_end(nemo: Nemo) -> None:
+    with talking(endless) as server:
+        result = nemo("jobs", "list", base_url=server.url)
+    assert result.err.startswith("API response error: the answer is larger than 64 MiB; ask for fewer rows or lines")
+    assert result.code == 3

@@ -46,7 +46,8 @@ class TestList:
 
     def test_an_empty_table_says_so(self, server: FakeServer, nemo: Nemo) -> None:
         server.on("GET", JOBS, Answer(page()))
-        assert nemo("jobs", "list", "-f", "table").out == "No data to display\n"
+        result = nemo("jobs", "list", "-f", "table")
+        assert (result.out, result.err) == ("No data to display\n", "")
         assert nemo("jobs", "list", "-f", "csv").out == "name,description,status,created_at\n"
 
     def test_long_text_is_cut_names_are_not(self, server: FakeServer, nemo: Nemo) -> None:
@@ -265,7 +266,8 @@ class TestCreate:
         import io
 
         server.on("POST", JOBS, Answer(job(), 201))
-        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"spec": {}, "source": "s"})))
+        text = json.dumps({"spec": {}, "source": "s"})
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert nemo("jobs", "create", "--input-file", "-", *BODY[-2:]).code == 0
         assert server.seen[0].json()["source"] == "s"
 
@@ -281,7 +283,7 @@ class TestCreate:
             (("--spec", "[" * 9000), "Error: --spec is neither JSON nor YAML: "),
             (("--spec", "{bad"), "Error: --spec is neither JSON nor YAML: while parsing a flow mapping"),
             (("--spec", "{a: .nan}"), "Error: --spec holds something that JSON cannot express: "),
-            (("--spec", "&a {b: *a}"), "Error: --spec holds something that JSON cannot express: "),
+            (("--spec", "&a {b: *a}"), "Error: --spec cannot be used: the alias *a in line 1 stands inside "),
             (("--wait", "--watch"), "Error: Cannot combine --wait and --watch."),
             ((), "Error: Missing required options:"),
             (("--timeout", "0", *BODY), "Error: Invalid value for '--timeout'"),
@@ -340,6 +342,34 @@ class TestCreate:
         body = "{source: s, spec: {}, platform_spec: {steps: [" + step + "]}}"
         result = nemo("jobs", "create", "pz-1", "--input-data", body)
         assert result.err == f"Invalid input:\n  platform_spec.steps.0.{problem}\n"
+
+    def test_a_misspelt_key_that_a_rule_of_its_own_asks_for(self, nemo: Nemo) -> None:
+        step = "{name: one, executor: {provider: subprocess, comand: [x]}}"
+        result = nemo(
+            "jobs", "create", "a1", "--input-data", f"source: s\nspec: {{}}\nplatform_spec: {{steps: [{step}]}}"
+        )
+        assert result.err == (
+            "Invalid input:\n  platform_spec.steps.0.executor.subprocess.command  Value error, subprocess execution "
+            "requires command to be set (did you mean 'command' for 'comand'?)\n"
+        )
+
+    def test_a_file_in_the_place_of_the_name(self, nemo: Nemo, tmp_path: Path) -> None:
+        file = tmp_path / "job.yaml"
+        file.write_text("{}")
+        result = nemo("jobs", "create", str(file))
+        assert result.err == f"Error: '{file}' is a file, not a name. Did you mean --input-file {file}?\n"
+        assert result.code == 2
+
+    @pytest.mark.parametrize("prefix", ["", "@"])
+    def test_a_file_in_the_place_of_json(self, nemo: Nemo, tmp_path: Path, prefix: str) -> None:
+        file = tmp_path / "job.yaml"
+        file.write_text("{}")
+        result = nemo("jobs", "create", "pz-1", "--platform-spec", prefix + str(file))
+        assert result.err == (
+            f'Error: --platform-spec takes the JSON itself, not a file: --platform-spec "$(cat {file})". '
+            "A file with the whole job goes to --input-file.\n"
+        )
+        assert result.code == 2
 
     def test_a_misspelt_key_at_the_top(self, nemo: Nemo) -> None:
         body = "{source: s, spec: {}, platfrom_spec: {steps: []}}"

@@ -155,7 +155,7 @@ class TestOrder:
         monkeypatch.setenv("NO_COLOR", "1")
         assert "\x1b" not in on_terminal("jobs", "get", "x").err
         monkeypatch.setenv("NHX_COLOR_OUTPUT", "maybe")
-        server.on("GET", JOBS, Answer(page()))
+        server.on("GET", JOBS, Answer(page(job())))
         result = on_terminal("jobs", "list")
         assert result.err == "Error: NHX_COLOR_OUTPUT is 'maybe'; it must be true or false\n"
         assert result.code == 1
