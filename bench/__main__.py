@@ -83,7 +83,10 @@ def _measure(title: str, start: Start, measurements: list[Measurement], runs: in
             for entry in measurements:
                 _say(f"{title}: {entry.name}")
                 try:
-                    results[entry.name] = summary([entry.sample(system) for _ in range(1 + (runs or entry.runs))])
+                    warming = system.each_worker()
+                    warm_up = [entry.sample(warming) for _ in range(entry.warm_up)]
+                    samples = [entry.sample(system) for _ in range(runs or entry.runs)]
+                    results[entry.name] = summary(warm_up, samples)
                 except Exception as error:  # one broken measurement must not cost the others
                     results[entry.name] = {"error": _explain(error)}
     return results
@@ -103,7 +106,7 @@ def _versions() -> dict[str, str]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="measurements; default: all")
-    parser.add_argument("--runs", type=int, help="samples of each, after the first")
+    parser.add_argument("--runs", type=int, help="samples of each, after the warm-up")
     parser.add_argument("--list", action="store_true", help="names of the measurements")
     return parser.parse_args()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,8 +20,11 @@ class System(Protocol):
     def nemo(self) -> str:
         """Path of the `nemo` command that belongs to it."""
 
-    def client(self) -> httpx.Client:
-        """A client of the server; close it."""
+    def client(self) -> AbstractContextManager[httpx.Client]:
+        """A client of the server, for the length of a block."""
+
+    def each_worker(self) -> System:
+        """The same, whose connections go to one API worker after the other."""
 
     def api_megabytes(self) -> float:
         """Resident memory of the processes that answer requests."""
@@ -33,12 +37,14 @@ class Measurement:
     :param name: its key in the report; ends with the unit
     :param sample: measures once
     :param runs: how often, unless `--runs` says otherwise
+    :param warm_up: how often before that, told apart; the same on both systems
     :param upstream: whether it is measured on upstream too
     """
 
     name: str
     sample: Callable[[System], float]
     runs: int
+    warm_up: int = 1
     upstream: bool = True
 
 
@@ -46,12 +52,12 @@ MEASUREMENTS: dict[str, Measurement] = {}
 
 
 def measurement(
-    name: str, *, runs: int, upstream: bool = True
+    name: str, *, runs: int, warm_up: int = 1, upstream: bool = True
 ) -> Callable[[Callable[[System], float]], Callable[[System], float]]:
     """Register the decorated function under the name; its module must be imported by `bench.__main__`."""
 
     def register(sample: Callable[[System], float]) -> Callable[[System], float]:
-        MEASUREMENTS[name] = Measurement(name, sample, runs, upstream)
+        MEASUREMENTS[name] = Measurement(name, sample, runs, warm_up, upstream)
         return sample
 
     return register

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def summary(samples: Sequence[float]) -> dict[str, Any]:
-    """The first sample apart, since caches fill then; median, best and worst of the rest."""
-    first, *rest = samples
-    rest = rest or [first]
+def summary(warm_up: Sequence[float], samples: Sequence[float]) -> dict[str, Any]:
+    """The samples of the warm-up one by one, since caches fill then; median, best and worst of the others."""
     return {
-        "first": round(first, 4),
-        "median": round(statistics.median(rest), 4),
-        "best": round(min(rest), 4),
-        "worst": round(max(rest), 4),
-        "runs": len(rest),
+        "warm_up": [round(sample, 4) for sample in warm_up],
+        "median": round(statistics.median(samples), 4),
+        "best": round(min(samples), 4),
+        "worst": round(max(samples), 4),
+        "runs": len(samples),
     }
 
 
