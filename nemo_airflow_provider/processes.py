@@ -96,6 +96,15 @@ def _read(pid: int) -> Process | None:
     return Process(pid, ended, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
+def title(pid: int) -> str:
+    """Its command line, or what it has put in its place; empty for one that is gone or not ours to see."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").strip().decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def boot_id() -> str:
     """Names the time since this host was started: the kernel's own id, else when that was, else nothing."""
     try:

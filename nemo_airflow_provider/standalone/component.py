@@ -75,6 +75,18 @@ class Component:
         """The living processes of its sessions, its own included; empty where there is no `/proc`."""
         return [pid for pid, process in processes.living().items() if process.session in self.sessions]
 
+    def remains(self) -> list[int]:
+        """The living processes of starts that are over; sessions without any are forgotten.
+
+        As long as a process lives in a session, its number is not given to another; afterwards it may be.
+        """
+        over = self.sessions - ({self._process.pid} if self._process and self.is_running() else set())
+        if not over:
+            return []
+        left = {pid: process.session for pid, process in processes.living().items() if process.session in over}
+        self.sessions -= over - set(left.values())
+        return list(left)
+
     def wait(self, timeout_seconds: float) -> bool:
         """Whether it ended in time."""
         if self._process is None:
@@ -84,6 +96,18 @@ class Component:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def ending(self) -> str:
+        """How the last start ended, as the end of a sentence; empty while there is no end."""
+        code = self.exit_code()
+        if code is None:
+            return ""
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+    def account(self) -> str:
+        """Where its log is and how it ends."""
+        text = self.tail()
+        return f"Its log is {self.log}" + (f" and ends with:\n{text}" if text else ".")
 
     def tail(self, lines: int = 20) -> str:
         """The last lines of its output."""

@@ -38,6 +38,15 @@ DEFAULTS = {
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
 }
 
+#: SQLite has one writer, and what waits for it for 5 s fails.
+SQLITE_DEFAULTS = {
+    # With Airflow's 32 workers there is always somebody who waits that long.
+    "AIRFLOW__CORE__PARALLELISM": "8",
+    # A connection to a file costs nobody anything. With Airflow's 15, the API server's 40 threads wait 30 s for one
+    # that is held, with the lock of the only writer, by a request that waits for a thread.
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "-1",
+}
+
 PROFILES_HEADER = "# Execution profiles of this local Airflow. Written once; edit it and restart.\n"
 
 
@@ -55,8 +64,7 @@ def server_environment(environ: Mapping[str, str], home: Path, *, port: int, api
         "NHX_CONFIG_FILE_PATH": str(profiles_file(home)),
     }
     if "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in environ:
-        # SQLite has one writer: with Airflow's 32 workers, whoever waits for it waits for the whole lock timeout.
-        defaults["AIRFLOW__CORE__PARALLELISM"] = "8"
+        defaults |= SQLITE_DEFAULTS
     return {**defaults, **environ, "AIRFLOW_HOME": str(home), "AIRFLOW__API__PORT": str(port)}
 
 

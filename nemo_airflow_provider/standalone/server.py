@@ -20,6 +20,7 @@ from typing import NamedTuple
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.standalone import environment
 from nemo_airflow_provider.standalone.component import Component
+from nemo_airflow_provider.standalone.restarts import ALLOWANCE, Restarts
 
 READY_PATH = "/apis/jobs/v2/execution-profiles"
 DAGS_PATH = "/api/v2/dags?tags=nemo&limit=1"
@@ -35,7 +36,9 @@ COMMANDS = {
 #: In the order they are asked to end: nothing new is started any more, and tasks can still report to the API.
 STOP_FIRST = ("scheduler", "dag-processor", "triggerer")
 
-MOST_SCHEDULER_RESTARTS = 5
+#: Components that nothing else needs, and what does not work without them.
+DISPENSABLE = {"triggerer": "deferred tasks wait until the next start, jobs do not need it"}
+
 TASKS_END_SECONDS = 4.0
 API_END_SECONDS = 2.0
 
@@ -55,7 +58,9 @@ class AirflowServer:
         self.url = environment.local_url(environ)
         self._hurry = False
         self._environ = dict(environ)
-        self._restarts = 0
+        self._was_ready = False
+        self._given_up: set[str] = set()
+        self._restarts = {name: Restarts() for name in COMMANDS}
         self.logs = self.home / "logs" / "standalone"
         self.components = {name: self._component(name, command) for name, command in COMMANDS.items()}
 
@@ -74,11 +79,12 @@ class AirflowServer:
         while not migration.wait(0.2):
             pass
         if migration.exit_code() != 0:
-            raise LaunchError(f"Airflow could not prepare its database. {_explain(migration)}")
+            raise LaunchError(f"Airflow could not prepare its database. {migration.account()}")
 
     def start(self, *names: str) -> None:
-        """Start the components named and return at once."""
+        """Start the components named, without waiting for them; what an earlier start has left is ended first."""
         for name in names:
+            _end_remains(self.components[name])
             self.components[name].start()
 
     def wait_ready(self, timeout_seconds: float = 120, look: Callable[[], None] = lambda: None) -> None:
@@ -95,9 +101,10 @@ class AirflowServer:
                 if time.monotonic() > deadline:
                     raise LaunchError(
                         f"{self.url}{path} did not answer as it should within {timeout_seconds:.0f} s. "
-                        f"{_explain(self.components[name])}"
+                        f"{self.components[name].account()}"
                     )
                 time.sleep(0.1)
+        self._was_ready = True
 
     def _api_answers(self) -> bool:
         """Whether the API answers; who may call it is another question, so 401 counts.
@@ -112,7 +119,7 @@ class AirflowServer:
         # Airflow mounts plugins before it listens and answers unknown paths with its web page.
         raise LaunchError(
             f"Airflow answers at {self.url}, but the jobs API is not in it "
-            f"({READY_PATH}: HTTP {answer.status}, {answer.content}). {_explain(self.components['api-server'])}"
+            f"({READY_PATH}: HTTP {answer.status}, {answer.content}). {self.components['api-server'].account()}"
         )
 
     def _dags_are_read(self) -> bool:
@@ -123,23 +130,32 @@ class AirflowServer:
         return answer.status != 200 or json.loads(answer.body)["total_entries"] > 0
 
     def check(self, report: Callable[[str], None] = lambda _: None) -> None:
-        """Start the scheduler again if it ended: on some errors it does by design and expects to be started.
+        """Start components again that ended: on some errors the scheduler does by design and expects to be started.
+
+        Before everything was ready once, an end is taken for a fault of the configuration, which no restart mends.
 
         :param report: told about every restart
-        :raises LaunchError: another component ended, or the scheduler too often
+        :raises LaunchError: a component ended before it was ready, or too often
         """
         for component in self.components.values():
-            code = component.exit_code()
-            if code is None:
-                continue
-            if component.name != "scheduler" or self._restarts >= MOST_SCHEDULER_RESTARTS:
-                raise LaunchError(f"Airflow's {component.name} {_ended(code)}. {_explain(component)}")
-            self._restarts += 1
-            report(
-                f"The scheduler {_ended(code)} and is started again ({self._restarts} of at most "
-                f"{MOST_SCHEDULER_RESTARTS} times); its log: {component.log}"
-            )
-            component.start()
+            if component.name not in self._given_up and component.exit_code() is not None:
+                self._start_again(component, report)
+            _end_remains(component)
+
+    def _start_again(self, component: Component, report: Callable[[str], None]) -> None:
+        name, ending = component.name, component.ending()
+        if not self._was_ready:
+            raise LaunchError(f"Airflow's {name} {ending}. {component.account()}")
+        if number := self._restarts[name].take():
+            times = f"{number} of at most {ALLOWANCE}"
+            report(f"The {name} {ending} and is started again ({times}); its log: {component.log}")
+            self.start(name)
+            return
+        too_often = f"Airflow's {name} {ending}, after it was started again {ALLOWANCE}."
+        if name not in DISPENSABLE:
+            raise LaunchError(f"{too_often} {component.account()}")
+        self._given_up.add(name)
+        report(f"{too_often} It stays away: {DISPENSABLE[name]}. {component.account()}")
 
     def stop(self, find_rest: Callable[[], list[int]] | None = None) -> list[int]:
         """End every component and whatever it left, in about six seconds at most; twice is fine.
@@ -180,6 +196,20 @@ class AirflowServer:
             time.sleep(0.05)
 
 
+def _end_remains(component: Component) -> None:
+    """End what earlier starts of a component have left, but no task: it goes on without its scheduler.
+
+    Workers of another API server would hold its port; idle workers of another scheduler would wait for ever.
+    """
+    spares_tasks = component.name == "scheduler"
+    processes.end(lambda: [pid for pid in component.remains() if not spares_tasks or _is_idle_worker(pid)])
+
+
+def _is_idle_worker(pid: int) -> bool:
+    """Whether it is a worker of LocalExecutor between two tasks, by the title that Airflow gives it."""
+    return processes.title(pid).endswith("<idle>")
+
+
 class _Answer(NamedTuple):
     status: int
     content: str
@@ -195,14 +225,3 @@ def _get(url: str) -> _Answer | None:
         return _Answer(error.code, error.headers.get_content_type(), b"")
     except OSError:
         return None
-
-
-def _explain(component: Component) -> str:
-    text = component.tail()
-    return f"Its log is {component.log}" + (f" and ends with:\n{text}" if text else ".")
-
-
-def _ended(code: int) -> str:
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with status {code}"

@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
+from nemo_airflow_provider import processes
 from tests.e2e.lab import Job, Lab, Marks, counting, in_parallel, numbered, step
-from tests.stack.airflow import wait_until
+from tests.stack.airflow import stopped, wait_until
 
 LINES = 150
 
@@ -48,10 +50,9 @@ def test_a_task_killed_while_it_submits_submits_once(lab: Lab) -> None:
     jobs = submit_counting(lab, len(moments))
 
     def kill(job: Job, files: int) -> None:
-        folder = lab.stack.home / "workloads" / "default" / job.name
         pid = wait_until(lambda: job.worker("work"), 30, "the task process")
         assert pid
-        wait_for_files(folder, files)
+        wait_for_files(lab.stack.home / "workloads" / "default", f"{job.name}.*/**/*", files)
         os.kill(pid[1], signal.SIGKILL)
 
     in_parallel(lambda job=job, files=files: kill(job, files) for (job, _), files in zip(jobs, moments, strict=True))
@@ -60,11 +61,11 @@ def test_a_task_killed_while_it_submits_submits_once(lab: Lab) -> None:
         assert job.task("work")["try_number"] == 2
 
 
-def wait_for_files(folder: Path, count: int) -> None:
+def wait_for_files(folder: Path, pattern: str, count: int) -> None:
     """As `wait_until`, almost without its pauses: the moments looked for are milliseconds apart."""
     deadline = time.monotonic() + 30
-    while len(list(folder.rglob("*"))) < count:
-        assert time.monotonic() < deadline, f"no {count} files below {folder}"
+    while len(list(folder.glob(pattern))) < count:
+        assert time.monotonic() < deadline, f"no {count} files {folder}/{pattern}"
         time.sleep(0.001)
 
 
@@ -96,6 +97,61 @@ def test_a_killed_scheduler_that_is_started_again(lab: Lab) -> None:
     lab.stack.restart("scheduler")
     for job, marks in jobs:
         assert_ran_once(job, marks, 120)
+
+
+#: Transactions that have locked runs and wait for their client to go on.
+LOCKED_RUNS = sqlalchemy.text(
+    "SELECT activity.pid, activity.xact_start FROM pg_stat_activity activity JOIN pg_locks USING (pid) "
+    "WHERE activity.datname = current_database() AND activity.state = 'idle in transaction' "
+    "AND relation = 'dag_run'::regclass AND mode = 'RowShareLock' AND granted"
+)
+
+
+def kill_scheduler_holding_locks(lab: Lab) -> None:
+    """SIGKILL the scheduler's main process in the middle of a transaction that has locked runs."""
+    scheduler = lab.stack.server.components["scheduler"]
+    database = sqlalchemy.create_engine(
+        lab.stack.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], isolation_level="AUTOCOMMIT"
+    )
+
+    def caught() -> bool:
+        with stopped(scheduler), database.connect() as connection:
+            seen = set(connection.execute(LOCKED_RUNS))
+            time.sleep(0.1)  # what others have open is over then
+            if not seen & set(connection.execute(LOCKED_RUNS)):
+                return False
+            lab.stack.kill("scheduler")
+            return True
+
+    try:
+        wait_until(caught, 60, "the scheduler in the middle of a transaction")
+    finally:
+        database.dispose()
+
+
+@pytest.mark.needs("postgres")
+def test_a_scheduler_killed_while_it_holds_locks(lab: Lab) -> None:
+    """Its locks go with it, though workers of it live on; tasks at work are left to them, idle workers end."""
+    ends_meanwhile = submit_counting(lab, 2)
+    goes_on = lab.submit("crash", step("work", counting(lab.marks(), 600)))
+    for job in (*(job for job, _ in ends_meanwhile), goes_on):
+        job.wait_for_line("line 5")
+    at_work = goes_on.worker("work")
+    assert at_work
+    kill_scheduler_holding_locks(lab)
+    lab.stack.restart("scheduler")
+    assert set(at_work) <= set(processes.living())
+    for job, marks in ends_meanwhile:
+        assert_ran_once(job, marks)
+    goes_on.wait("completed", timeout_seconds=120)
+    assert goes_on.messages() == numbered(600)
+    scheduler = lab.stack.server.components["scheduler"]
+
+    def alone() -> bool:
+        lab.stack.server.check()
+        return not scheduler.remains()
+
+    wait_until(alone, 30, "the end of the old scheduler's workers")
 
 
 @pytest.mark.needs("postgres")

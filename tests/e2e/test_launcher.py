@@ -17,6 +17,7 @@ import pytest
 
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.standalone import environment, lock
+from nemo_airflow_provider.standalone.restarts import MOST
 from nemo_airflow_provider.standalone.server import READY_PATH
 from tests.stack.airflow import FOREIGN, AirflowStack, processes_at, wait_until
 from tests.unit.cli.fake_server import FakeServer, detail
@@ -74,11 +75,23 @@ class Launcher:
         return found
 
     def child(self, name: str) -> int:
-        """Process id of a component."""
-        for pid in processes.descendants(self.process.pid):
-            if name in title(pid) and processes.living()[pid].parent == self.process.pid:
-                return pid
-        raise AssertionError(f"no {name} below {self.process.pid}")
+        """Process id of a component, once it is there."""
+
+        def look() -> int | None:
+            table = processes.living()
+            own = (pid for pid, process in table.items() if process.parent == self.process.pid)
+            return next((pid for pid in own if name in processes.title(pid)), None)
+
+        found = wait_until(look, 30, f"{name} below {self.process.pid}")
+        assert found
+        return found
+
+    def kill_for_good(self, name: str) -> None:
+        """SIGKILL a component until it is not started again any more."""
+        for number in range(1, MOST + 1):
+            os.kill(self.child(name), signal.SIGKILL)
+            self.wait_for(rf"The {name} was ended by SIGKILL and is started again \({number} of")
+        os.kill(self.child(name), signal.SIGKILL)
 
     def everything(self) -> set[int]:
         """Every living process that has to do with it, or had when this was asked before."""
@@ -114,8 +127,11 @@ def serving(tmp_path: Path, launchers: list[Launcher]) -> Launcher:
     return launcher
 
 
-def title(pid: int) -> str:
-    return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
+def answers(client: httpx.Client, path: str) -> bool:
+    try:
+        return client.get(path).is_success
+    except httpx.TransportError:
+        return False
 
 
 def gone(pids: set[int]) -> bool:
@@ -142,19 +158,41 @@ class TestServe:
         assert time.monotonic() - began < 2
         assert gone(everything)
 
-    def test_the_scheduler_is_started_again_and_any_other_end_is_told(self, serving: Launcher) -> None:
+    def test_whatever_ends_is_started_again_and_still_one_signal_ends_all(self, serving: Launcher) -> None:
+        url = serving.wait_for(r"Ready after .*?(http://\S+)")[1]
         everything = serving.everything()
-        os.kill(serving.child("scheduler"), signal.SIGKILL)
-        serving.wait_for(r"scheduler was ended by SIGKILL and is started again \(1 of")
-        wait_until(lambda: serving.child("scheduler"), what="the new scheduler")
-        os.kill(serving.child("dag-processor"), signal.SIGKILL)
+        # The API server calls its process otherwise; its workers outlive it, and hold its port.
+        for name, its_title in (
+            ("scheduler",) * 2,
+            ("dag-processor",) * 2,
+            ("triggerer",) * 2,
+            ("api-server", "api_server"),
+        ):
+            os.kill(serving.child(its_title), signal.SIGKILL)
+            serving.wait_for(rf"The {name} was ended by SIGKILL and is started again \(1 of")
+        with httpx.Client(base_url=url, timeout=30) as client:
+            wait_until(lambda: answers(client, READY_PATH), 150, "the API server")
+            # The task went on without its scheduler.
+            runs = client.get("/api/v2/dags/stubborn/dagRuns").json()["dag_runs"]
+            assert [run["state"] for run in runs] == ["running"]
+        everything |= serving.everything()
+        began = time.monotonic()
+        serving.process.send_signal(signal.SIGTERM)
+        assert serving.wait(15) == 0, serving.text()
+        assert time.monotonic() - began < 11
+        assert gone(everything)
+
+    def test_what_ends_again_and_again_ends_everything(self, serving: Launcher) -> None:
+        everything = serving.everything()
+        serving.kill_for_good("dag-processor")
         assert serving.wait(15) == 1
-        assert "Airflow's dag-processor was ended by SIGKILL. Its log is " in serving.text()
+        told = "Airflow's dag-processor was ended by SIGKILL, after it was started again 5 times within 5 minutes."
+        assert told in serving.text()
         assert gone(everything)
 
     def test_ctrl_c_during_the_end_only_hurries_it(self, serving: Launcher) -> None:
         everything = serving.everything()
-        os.kill(serving.child("dag-processor"), signal.SIGKILL)
+        serving.kill_for_good("dag-processor")
         serving.wait_for("Airflow's dag-processor was ended by SIGKILL")
         serving.process.send_signal(signal.SIGINT)
         began = time.monotonic()
@@ -167,7 +205,7 @@ class TestServe:
         serving.everything()  # the running task outlives this test otherwise
         components = {serving.child(name) for name in ("dag-processor", "api_server", "triggerer")}
         scheduler = serving.child("scheduler")
-        idle_workers = {pid for pid in processes.descendants(scheduler) if "<idle>" in title(pid)}
+        idle_workers = {pid for pid in processes.descendants(scheduler) if "<idle>" in processes.title(pid)}
         serving.process.kill()
         wait_until(lambda: gone(components | idle_workers), 30, "the end of all but the running task")
 

@@ -31,6 +31,16 @@ def test_a_process_that_has_ended_does_not_live_though_nobody_has_collected_it()
     assert child.wait() == 0
 
 
+def test_a_title_is_what_a_process_calls_itself() -> None:
+    program = "import setproctitle; setproctitle.setproctitle('at <rest>'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        assert processes.title(child.pid) == "at <rest>"
+        child.kill()
+    assert processes.title(child.pid) == ""
+
+
 def test_descendants_are_children_and_theirs() -> None:
     with subprocess.Popen(["sh", "-c", "sh -c 'sleep 60; true'; true"]) as shell:
         eventually(lambda: len(processes.descendants(shell.pid)) == 2)

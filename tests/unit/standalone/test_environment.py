@@ -24,16 +24,20 @@ def test_the_callers_environment_wins_over_every_default_but_home_and_port() -> 
     assert answer == said | {
         "AIRFLOW_HOME": "/srv/home",
         "AIRFLOW__API__PORT": "8123",
-        "AIRFLOW__CORE__PARALLELISM": "8",
+        **environment.SQLITE_DEFAULTS,
     }
 
 
-def test_few_workers_share_an_sqlite_file() -> None:
+def test_few_workers_with_enough_connections_share_an_sqlite_file() -> None:
     other = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql+psycopg2:///airflow"}
-    few = {"AIRFLOW__CORE__PARALLELISM": "3"}
-    assert "AIRFLOW__CORE__PARALLELISM" not in environment.server_environment(other, HOME, port=1, api_workers=2)
-    answer = environment.server_environment(few, HOME, port=1, api_workers=2)
-    assert answer["AIRFLOW__CORE__PARALLELISM"] == "3"
+    answer = environment.server_environment(other, HOME, port=1, api_workers=2)
+    assert not set(environment.SQLITE_DEFAULTS) & set(answer)
+    said = dict.fromkeys(environment.SQLITE_DEFAULTS, "3")
+    answer = environment.server_environment(said, HOME, port=1, api_workers=2)
+    assert said.items() <= answer.items()
+    answer = environment.server_environment({}, HOME, port=1, api_workers=2)
+    assert answer["AIRFLOW__CORE__PARALLELISM"] == "8"
+    assert answer["AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW"] == "-1"
 
 
 def test_defaults_are_local_and_name_both_dag_bundles() -> None:
