@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from nemo_airflow_provider import __version__
 from nemo_airflow_provider.api import jobs, logs, profiles, steps
+from nemo_airflow_provider.api.bodylimit import BodyLimit
 from nemo_airflow_provider.errors import Conflict, NemoJobsError
 from nemo_airflow_provider.model.plain import flaw_in
 
 log = logging.getLogger(__name__)
 
+#: So many things that are wrong with a request are told; whoever sends more of them needs no list.
+MAX_PROBLEMS = 100
+#: Characters of one message (it may quote what was sent), and of an input that is told back.
+_MAX_MESSAGE = 1000
+_MAX_INPUT = 200
+
 
 def create_app() -> FastAPI:
-    """The jobs API. Error handlers of Airflow's own app do not reach a mounted one, so it has its own."""
+    """The jobs API. Error handlers of Airflow's own app do not reach a mounted one, so it has its own.
+
+    Its documentation needs no login: it holds nothing of an installation, and Airflow's own is as open.
+    """
     app = FastAPI(
         title="NeMo jobs",
         version=__version__,
@@ -27,6 +38,7 @@ def create_app() -> FastAPI:
     )
     for router in (profiles.router, jobs.router, logs.router, steps.router):
         app.include_router(router, prefix="/v2")
+    app.add_middleware(BodyLimit)
     app.add_exception_handler(NemoJobsError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -49,9 +61,33 @@ async def _ours(_request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    # The body is told back in part: not those parts that no JSON can hold.
-    problems = [{**item, "input": None} if flaw_in(item.get("input")) else item for item in error.errors()]
-    return _answer(422, jsonable_encoder(problems, custom_encoder={ValueError: str}))
+    problems = error.errors()
+    told = [_told(problem) for problem in problems[:MAX_PROBLEMS]]
+    if more := len(problems) - len(told):
+        told.append({"type": "too_many_problems", "loc": ["body"], "msg": f"{more} more problems are not told."})
+    return _answer(422, told)
+
+
+def _told(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """A problem in pydantic's words. Of the request only what is short is told back: whoever sent it has it."""
+    shown = {key: problem[key] for key in ("type", "loc", "msg")} | {"msg": problem["msg"][:_MAX_MESSAGE]}
+    if "input" in problem and _is_short(problem["input"]):
+        shown["input"] = problem["input"]
+    if context := {key: value for key, value in _context(problem) if _is_short(value)}:
+        shown["ctx"] = context
+    return shown
+
+
+def _context(problem: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in problem.get("ctx", {}).items():
+        yield key, str(value) if isinstance(value, Exception) else value
+
+
+def _is_short(value: object) -> bool:
+    """Whether it is no list or object, not long, and JSON can hold it."""
+    if isinstance(value, str) and len(value) > _MAX_INPUT:
+        return False
+    return isinstance(value, str | int | float | None) and flaw_in(value) is None
 
 
 async def _http(_request: Request, error: Exception) -> JSONResponse:

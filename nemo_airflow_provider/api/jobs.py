@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider.api.dependencies import ProfilesDep, ServicesDep
 from nemo_airflow_provider.errors import BadRequest, InvalidJob
@@ -28,13 +29,7 @@ async def create_job(
     body: Annotated[dict[str, Any], Body()],
 ) -> dict[str, Any]:
     """Create and start a job."""
-    if flaw := flaw_in(body):
-        raise InvalidJob(f"The request body cannot be stored: {flaw}.")
-    try:
-        request = JobRequest.model_validate(body)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-        raise RequestValidationError([{**item, "loc": ("body", *item["loc"])} for item in problems]) from None
+    request = await run_in_threadpool(_request_of, body)
     return await services.creation(profiles).create(workspace, request, body)
 
 
@@ -75,6 +70,16 @@ async def cancel_job(workspace: str, name: str, services: ServicesDep) -> dict[s
 def get_job_status(workspace: str, name: str, services: ServicesDep) -> dict[str, Any]:
     """A job's status with its steps and their tasks."""
     return render.job_status(services.lookup.job(workspace, name))
+
+
+def _request_of(body: dict[str, Any]) -> JobRequest:
+    if flaw := flaw_in(body):
+        raise InvalidJob(f"The request body cannot be stored: {flaw}.")
+    try:
+        return JobRequest.model_validate(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        raise RequestValidationError([{**item, "loc": ("body", *item["loc"])} for item in problems]) from None
 
 
 def _filter(request: Request, texts: list[str]) -> Filter | None:

@@ -35,19 +35,20 @@ _RESERVED_PREFIX = re.compile(
 )
 _ENCODE = str.maketrans({"@": "A", "+": "P"})
 _DECODE = str.maketrans({"A": "@", "P": "+", "D": ".", "U": "_"})
-_RUN_ID = re.compile(r"^(?P<name>.+?)(?:~(?P<ordinal>[1-9][0-9]{0,8}))?$")
+_RUN_ID = re.compile(r"(?P<name>.+?)(?:~(?P<ordinal>[1-9][0-9]{0,8}))?")
+_MAX_ORDINAL = 999_999_999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_BITS = 48
 
 
 def is_name(value: str) -> bool:
     """Whether `value` is a legal job or step name (contract: 2 to 63 characters)."""
-    return _NAME.match(value) is not None and not value.endswith("\n")
+    return _NAME.fullmatch(value) is not None
 
 
 def is_workspace(value: str) -> bool:
     """Whether `value` is a legal workspace name."""
-    return _WORKSPACE.match(value) is not None and not value.endswith("\n")
+    return _WORKSPACE.fullmatch(value) is not None
 
 
 def encode_name(name: str) -> str:
@@ -69,13 +70,18 @@ def decode_name(encoded: str) -> str:
 
 
 def run_id_of(name: str, ordinal: int = 1) -> str:
-    """The run id of the job `name`; `ordinal` counts the runs of that name whose predecessors linger."""
+    """The run id of the job `name`; `ordinal` counts the runs of that name whose predecessors linger.
+
+    :raises ValueError: an ordinal that `job_name_of` would not read
+    """
+    if not 1 <= ordinal <= _MAX_ORDINAL:
+        raise ValueError(f"{ordinal} is no ordinal of a run")
     return encode_name(name) if ordinal == 1 else f"{encode_name(name)}~{ordinal}"
 
 
 def job_name_of(run_id: str) -> str | None:
     """The job's name, or None when the run is no job of ours (made by hand, by a schedule, …)."""
-    match = _RUN_ID.match(run_id)
+    match = _RUN_ID.fullmatch(run_id)
     if match is None:
         return None
     try:
@@ -83,12 +89,6 @@ def job_name_of(run_id: str) -> str | None:
     except ValueError:
         return None
     return name if is_name(name) and match["ordinal"] != "1" else None
-
-
-def ordinal_of(run_id: str) -> int:
-    """Which run of its name this is (1 for a run id without `~`)."""
-    match = _RUN_ID.match(run_id)
-    return int(match["ordinal"] or 1) if match else 1
 
 
 def task_id_of(step: str) -> str:
@@ -170,7 +170,7 @@ def run_after_of(key: str) -> datetime:
         raise ValueError(f"{key!r} is not a run key") from None
 
 
-_JOB_ID = re.compile(rf"^platform-job-([{base58.ALPHABET}]{{8,24}})$")
+_JOB_ID = re.compile(rf"platform-job-([{base58.ALPHABET}]{{8,24}})")
 
 
 def job_id(key: str) -> str:
@@ -180,7 +180,7 @@ def job_id(key: str) -> str:
 
 def run_key_of_job_id(identifier: str) -> str | None:
     """The run key in a job id, or None when `identifier` is no job id."""
-    match = _JOB_ID.match(identifier)
+    match = _JOB_ID.fullmatch(identifier)
     return match[1] if match else None
 
 
@@ -225,7 +225,7 @@ class WorkloadKey:
     """Names one start of one generation of one step of one run.
 
     :param workspace: workspace name
-    :param run_id: Airflow's run id (unique in the workspace among runs that exist)
+    :param run_id: Airflow's run id; a run of another DAG of the workspace, or one made later, may have the same
     :param run_key: see `run_key`
     :param step: step name
     :param generation: grows when this step is cleared after it ran

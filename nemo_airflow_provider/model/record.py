@@ -18,6 +18,7 @@ from nemo_airflow_provider.model.status import Action, Status
 
 INTENT_KEY = "intent"
 DELETED_KEY = "deleted"
+STEP_KEY_PREFIX = "step/"
 
 #: Airflow retries of a step's task: for lost workers only, a workload that fails is not run again.
 STEP_RETRIES = 5
@@ -25,12 +26,12 @@ STEP_RETRIES = 5
 
 def step_key(generation: int) -> str:
     """Key of the record of one generation of a step."""
-    return f"step/{generation}"
+    return f"{STEP_KEY_PREFIX}{generation}"
 
 
 def generation_of_key(key: str) -> int | None:
     """The inverse of `step_key`; None for another key."""
-    match = re.fullmatch(r"step/(0|[1-9][0-9]{0,8})", key, re.ASCII)
+    match = re.fullmatch(rf"{STEP_KEY_PREFIX}(0|[1-9][0-9]{{0,8}})", key, re.ASCII)
     return int(match[1]) if match else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.spec import MAX_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def shape_of(workspace: str, steps: Sequence[tuple[str, str, str]]) -> Shape:
 def loads(dag_id: str, text: str) -> Shape:
     """A shape out of its Variable.
 
-    :raises ValueError: the Variable was changed by hand: it is not the shape of `dag_id`
+    :raises ValueError: the Variable was changed by hand: it is not the shape of `dag_id`, or of no job
     """
     data = json.loads(text)
     try:
@@ -49,4 +50,8 @@ def loads(dag_id: str, text: str) -> Shape:
         raise ValueError(f"the stored shape of {dag_id} cannot be read: {error!r}") from error
     if shape.dag_id != dag_id:
         raise ValueError(f"the stored shape of {dag_id} belongs to {shape.dag_id}")
+    if len(shape.steps) > MAX_STEPS:
+        raise ValueError(
+            f"the stored shape of {dag_id} has {len(shape.steps)} steps, and a job has at most {MAX_STEPS}"
+        )
     return shape

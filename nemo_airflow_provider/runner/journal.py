@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
+from nemo_airflow_provider.model.plain import cleaned
 from nemo_airflow_provider.model.record import (
     INTENT_KEY,
     Handle,
@@ -25,7 +26,10 @@ _RETRY_SECONDS = 3.0
 
 
 class Journal:
-    """Reads and writes the record of one generation of one step."""
+    """Reads and writes the record of one generation of one step.
+
+    What workloads and engines say becomes text that can be stored here, and nowhere else.
+    """
 
     def __init__(self, task: StepTask, host: StepHost, clock: Callable[[], datetime] = now) -> None:
         self._host = host
@@ -89,7 +93,7 @@ class Journal:
     def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
         """Publish what was seen, if it differs from what was published."""
         record = self._record
-        wanted = {**record.status_details, **details, "message": message}
+        wanted = self._details(message, details)
         if self._dirty or record.status is not status or wanted != record.status_details:
             self._update(status, message, details, task_name)
 
@@ -103,16 +107,16 @@ class Journal:
         moment = self._clock()
         record = self._begun()
         record.status = outcome.status
-        record.status_details = {**record.status_details, **outcome.details, "message": outcome.message}
-        record.error_details = dict(outcome.error)
+        record.status_details = self._details(outcome.message, outcome.details)
+        record.error_details = cleaned(dict(outcome.error))
         record.updated_at = record.ended_at = moment
         if task_name is None:
             record.tasks = [task for task in record.tasks if task.status.terminal]
         elif task := record.task(task_name):
             task.status = outcome.status
             task.status_details = dict(record.status_details)
-            task.error_details = dict(outcome.error)
-            task.error_stack = error_stack
+            task.error_details = dict(record.error_details)
+            task.error_stack = cleaned(error_stack)
             task.updated_at = moment
         self._insist_on_record()
 
@@ -134,8 +138,9 @@ class Journal:
     def explain(self, message: str) -> None:
         """Publish what keeps the step from going on."""
         record = self._record
-        if record.status_details.get("message") != message:
-            record.status_details = {**record.status_details, "message": message}
+        wanted = self._details(message)
+        if wanted != record.status_details:
+            record.status_details = wanted
             self._publish()
 
     def flush(self) -> None:
@@ -171,12 +176,16 @@ class Journal:
         assert self.record is not None, "nothing was begun"
         return self.record
 
+    def _details(self, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The record's `status_details` with what is new."""
+        return {**self._record.status_details, **cleaned({**(details or {}), "message": message})}
+
     def _update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
         record = self._record
         moment = self._clock()
         if may_follow(record.status, status):
             record.status = status
-        record.status_details = {**record.status_details, **details, "message": message}
+        record.status_details = self._details(message, details)
         record.updated_at = moment
         if task := record.task(task_name):
             task.status = record.status

@@ -30,7 +30,7 @@ class Outcome:
 #: Ends that neither the workload nor a person of ours chose.
 _NOBODYS_WISH = {
     "signalled": "{noun} was ended from outside: its supervisor got a signal (host shutdown, or an administrator)",
-    "orphaned": "{noun} was ended because its work directory was removed, or files of its supervisor there were replaced",
+    "orphaned": "{noun} was ended because its work directory was removed, or files of its supervisor were replaced",
 }
 
 

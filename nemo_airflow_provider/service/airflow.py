@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +29,7 @@ from nemo_airflow_provider.errors import (
     Unavailable,
 )
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.service import database
+from nemo_airflow_provider.service import database, outage
 from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState
 from nemo_airflow_provider.service.locks import name_lock
 
@@ -48,6 +48,9 @@ _SHAPE_SECONDS = 30.0
 #: For one call of Airflow's API: whoever waits for it may hold a job's lock.
 _CALL_SECONDS = 60.0
 
+#: What Airflow answers, with status 500, for a database that is locked or away; which one is in its log only.
+_DATABASE_ERROR = "Database error"
+
 
 class AirflowGateway:
     """Reads through `database`; runs are made and marked through Airflow's own REST API, in process."""
@@ -57,15 +60,16 @@ class AirflowGateway:
         method, entity = _QUESTIONS[right]
         # One query less a question where there are no teams.
         teams = conf.getboolean("core", "multi_team", fallback=False)
-        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id) if teams else None)
-        return bool(
-            get_auth_manager().is_authorized_dag(
-                method=method,
-                access_entity=entity,
-                details=details,
-                user=caller.user,
+        with outage.told():
+            details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id) if teams else None)
+            return bool(
+                get_auth_manager().is_authorized_dag(
+                    method=method,
+                    access_entity=entity,
+                    details=details,
+                    user=caller.user,
+                )
             )
-        )
 
     def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
         """See `Gateway`."""
@@ -91,9 +95,12 @@ class AirflowGateway:
         """See `Gateway`."""
         database.write_value(row, task_ids, key, value)
 
-    def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def name_lock(self, workspace: str, name: str) -> AsyncIterator[None]:
         """See `Gateway`."""
-        return name_lock(workspace, name, settings.storage())
+        with outage.told():
+            async with name_lock(workspace, name, settings.storage()):
+                yield
 
     async def ensure_shape(self, dag_id: str, value: str) -> None:
         """See `Gateway`."""
@@ -139,7 +146,8 @@ class AirflowGateway:
         It runs in an event loop of its own. Airflow commits its audit row in the loop; on SQLite that waits for the
         writer before it, which may be a request that needs this server's loop to end.
         """
-        return await run_in_threadpool(lambda: asyncio.run(self._ask(caller, method, path, body)))
+        with outage.told():
+            return await run_in_threadpool(lambda: asyncio.run(self._ask(caller, method, path, body)))
 
     async def _ask(self, caller: Caller, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         # The same cache key as Airflow's own entry point uses, so that no second app is built.
@@ -210,6 +218,8 @@ def _refusal(answer: httpx.Response) -> NemoJobsError:
         detail = answer.json().get("detail")
     except (ValueError, AttributeError):
         detail = None
+    if isinstance(detail, dict) and detail.get("reason") == _DATABASE_ERROR:
+        return outage.unavailable(done=not outage.is_sqlite())
     # Anything but a sentence is a report of the database or of a validator: not for who asked, and not the wire's form.
     text = f": {detail}" if isinstance(detail, str) else ". Its log says why."
     return kinds.get(answer.status_code, NemoJobsError)(f"Airflow answered {answer.status_code}{text}")

@@ -10,7 +10,9 @@ from airflow.models.log import Log
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from nemo_airflow_provider.service.gateway import RunRow
+from nemo_airflow_provider.model.record import INTENT_KEY, generation_of, parse_intent, parse_record, step_key
+from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.service.gateway import RunRow, TaskRow
 
 #: Events of calls that can set a state. Each is logged whatever it changes: a note, a success, a failure.
 _EVENTS = (
@@ -23,6 +25,16 @@ _EVENTS = (
 
 #: Stands for any DAG or any run in the path of a bulk call; its entities name theirs.
 _ANY = "~"
+
+
+def is_explained(row: RunRow, tasks: Mapping[str, TaskRow], values: Mapping[tuple[str, str], Any]) -> bool:
+    """Whether a step in error or an intent says why this attempt failed; else somebody may have marked it."""
+    for task_id, task in tasks.items():
+        record = parse_record(values.get((task_id, step_key(generation_of(task.max_tries)))))
+        if record is not None and record.status is Status.ERROR:
+            return True
+    intents = (parse_intent(value) for (_, key), value in values.items() if key == INTENT_KEY)
+    return any(intent is not None and intent.binds(row.clear_number) for intent in intents)
 
 
 def who_marked(session: Session, rows: Sequence[RunRow]) -> dict[int, str]:

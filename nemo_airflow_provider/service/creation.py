@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -19,12 +20,16 @@ from nemo_airflow_provider.profiles import ProfileSet
 from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.gateway import Caller, Gateway, Right, RunState
+from nemo_airflow_provider.service.lookup import holder_of
 from nemo_airflow_provider.service.view import JobView
 
 SECRETS_TEXT = (
     "Unable to create job because one or more referenced secrets were not found or are not accessible. Verify each "
     "platform_spec secret reference uses the expected workspace/name and that you have access."
 )
+
+#: Keys that the warning about unknown ones names.
+_MAX_UNKNOWN = 20
 
 
 class Creation:
@@ -47,7 +52,7 @@ class Creation:
         """
         await run_in_threadpool(self._access.enter_to_create, workspace)
         name = request.name or _make_name(request.source)
-        spec, warnings = self._checked(request, given)
+        spec, warnings = await run_in_threadpool(self._checked, request, given)
         if await run_in_threadpool(self._taken, workspace, name):
             raise _taken_error(workspace, name)
         if any(item.from_secret for step in spec.platform_spec.steps for item in step.environment or []):
@@ -74,20 +79,28 @@ class Creation:
         self._profiles.check(translated)
         unknown = sorted(unknown_keys(given, request.model_dump(mode="json")))
         if unknown:
-            warnings = [f"Unknown keys were ignored: {', '.join(unknown)}", *warnings]
+            warnings = [_unknown_text(unknown), *warnings]
         fields = request.model_dump(mode="json", exclude={"name", "platform_spec"})
         spec = JobSpec.model_validate({**fields, "platform_spec": translated.model_dump(mode="json")})
         return spec, list(warnings)
 
     def _taken(self, workspace: str, name: str) -> bool:
-        return any(not row.deleted for row in self._gateway.runs_named(workspace, name))
+        return holder_of(self._gateway.runs_named(workspace, name)) is not None
 
     def _free_run_id(self, workspace: str, name: str) -> str:
-        """The run id to use; call it under the name's lock."""
+        """The first run id that no run of the workspace has, in any shape; call it under the name's lock."""
         rows = self._gateway.runs_named(workspace, name)
-        if any(not row.deleted for row in rows):
+        if holder_of(rows) is not None:
             raise _taken_error(workspace, name)
-        return names.run_id_of(name, max((names.ordinal_of(row.run_id) for row in rows), default=0) + 1)
+        taken = {row.run_id for row in rows}
+        return next(free for ordinal in count(1) if (free := names.run_id_of(name, ordinal)) not in taken)
+
+
+def _unknown_text(paths: Sequence[str]) -> str:
+    """A warning that stays with the job, however much there is to warn of."""
+    shown = ", ".join(path if len(path) <= 200 else f"{path[:199]}…" for path in paths[:_MAX_UNKNOWN])
+    more = len(paths) - _MAX_UNKNOWN
+    return f"Unknown keys were ignored: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def _make_name(source: str) -> str:

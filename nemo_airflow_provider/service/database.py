@@ -24,22 +24,18 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.record import (
-    DELETED_KEY,
-    INTENT_KEY,
-    generation_of,
-    parse_intent,
-    parse_record,
-    step_key,
-)
-from nemo_airflow_provider.model.status import Status
-from nemo_airflow_provider.service.audit import who_marked
+from nemo_airflow_provider.model.record import DELETED_KEY, STEP_KEY_PREFIX
+from nemo_airflow_provider.service import outage
+from nemo_airflow_provider.service.audit import is_explained, who_marked
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
 
 #: Runs read by one query: two ids of each stay below the 999 parameters of an older SQLite.
 _CHUNK = 400
 
 _DELETED = exists().where(TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key == DELETED_KEY)
+_RECORDED = exists().where(
+    TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key.startswith(STEP_KEY_PREFIX)
+)
 _COLUMNS = (
     DagRun.id,
     DagRun.dag_id,
@@ -56,8 +52,11 @@ _COLUMNS = (
 
 @contextmanager
 def session_scope() -> Iterator[Session]:
-    """A session of our own: one scoped to the thread would be committed by whoever shares it."""
-    with create_session(scoped=False) as session:
+    """A session of our own: one scoped to the thread would be committed by whoever shares it.
+
+    :raises Unavailable: the database is busy or away
+    """
+    with outage.told(), create_session(scoped=False) as session:
         yield session
 
 
@@ -65,8 +64,10 @@ def _in_workspace(statement: Select[Any], workspace: str) -> Select[Any]:
     return statement.where(DagRun.dag_id.startswith(f"{names.DAG_PREFIX}{workspace}.", autoescape=True))
 
 
-def _row(values: Sequence[Any], conf: Mapping[str, Any] | None, deleted: bool) -> RunRow:
-    return replace(RunRow(*values), conf=conf, deleted=deleted)
+def _row(
+    values: Sequence[Any], conf: Mapping[str, Any] | None, *, deleted: bool = False, recorded: bool = False
+) -> RunRow:
+    return replace(RunRow(*values), conf=conf, deleted=deleted, recorded=recorded)
 
 
 def runs_where(workspace: str, narrow: Callable[[Select[Any]], Select[Any]]) -> list[RunRow]:
@@ -74,7 +75,7 @@ def runs_where(workspace: str, narrow: Callable[[Select[Any]], Select[Any]]) -> 
     statement = _in_workspace(select(*_COLUMNS, DagRun.conf, _DELETED), workspace)
     with session_scope() as session:
         rows = session.execute(narrow(statement).order_by(DagRun.id.desc())).all()
-    return [_row(row[:-2], row[-2], bool(row[-1])) for row in rows]
+    return [_row(row[:-2], row[-2], deleted=bool(row[-1])) for row in rows]
 
 
 def runs_named(workspace: str, name: str) -> list[RunRow]:
@@ -95,9 +96,10 @@ def runs_of(workspace: str) -> list[RunRow]:
     """Runs that are jobs and not deleted, newest first, with the parts of conf that lists are filtered by."""
     with session_scope() as session:
         source, project = _conf_text(session, "source"), _conf_text(session, "project")
-        statement = _in_workspace(select(*_COLUMNS, source, project), workspace).where(~_DELETED, source.is_not(None))
+        statement = _in_workspace(select(*_COLUMNS, source, project, _RECORDED), workspace)
+        statement = statement.where(~_DELETED, source.is_not(None))
         rows = session.execute(statement.order_by(DagRun.run_after.desc(), DagRun.id.desc())).all()
-    return [_row(row[:-2], {"source": row[-2], "project": row[-1]}, False) for row in rows]
+    return [_row(row[:-3], {"source": row[-3], "project": row[-2]}, recorded=bool(row[-1])) for row in rows]
 
 
 def _conf_text(session: Session, key: str) -> ColumnElement[Any]:
@@ -122,7 +124,7 @@ def with_conf(rows: Sequence[RunRow]) -> list[RunRow]:
     with session_scope() as session:
         for chunk in _chunks(rows):
             statement = select(*_COLUMNS, DagRun.conf).where(DagRun.id.in_([row.pk for row in chunk]))
-            found |= {row[0]: _row(row[:-1], row[-1], False) for row in session.execute(statement)}
+            found |= {row[0]: _row(row[:-1], row[-1]) for row in session.execute(statement)}
     return [found[row.pk] for row in rows if row.pk in found]
 
 
@@ -133,7 +135,7 @@ def states_of(rows: Sequence[RunRow]) -> dict[int, RunState]:
         for chunk in _chunks(rows):
             tasks, values = _tasks(session, chunk), _values(session, chunk)
             unexplained = [
-                row for row in chunk if row.state == "failed" and not _is_explained(row, tasks[row.pk], values[row.pk])
+                row for row in chunk if row.state == "failed" and not is_explained(row, tasks[row.pk], values[row.pk])
             ]
             marks = who_marked(session, unexplained)
             states |= {row.pk: RunState(tasks[row.pk], values[row.pk], marks.get(row.pk)) for row in chunk}
@@ -175,16 +177,6 @@ def _values(session: Session, rows: Sequence[RunRow]) -> dict[int, dict[tuple[st
         with suppress(ValueError, RecursionError):
             found[pk][task_id, key] = json.loads(text)
     return found
-
-
-def _is_explained(row: RunRow, tasks: Mapping[str, TaskRow], values: Mapping[tuple[str, str], Any]) -> bool:
-    """Whether a step in error or an intent says why this attempt failed; else somebody may have marked it."""
-    for task_id, task in tasks.items():
-        record = parse_record(values.get((task_id, step_key(generation_of(task.max_tries)))))
-        if record is not None and record.status is Status.ERROR:
-            return True
-    intents = (parse_intent(value) for (_, key), value in values.items() if key == INTENT_KEY)
-    return any(intent is not None and intent.binds(row.clear_number) for intent in intents)
 
 
 def write_value(row: RunRow, task_ids: Collection[str], key: str, value: Any) -> None:

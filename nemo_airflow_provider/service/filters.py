@@ -6,7 +6,7 @@ Accepts operators with and without `$`; a list as value means "one of".
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,9 @@ FIELDS = ("id", "name", "workspace", "project", "source", "status", "created_at"
 
 #: What people are told who use another of the contract's spellings.
 JSON_ONLY = """Give the filter as JSON, for example filter={"status": ["completed", "error"]}."""
+
+#: Each is asked of each job: more would keep the server busy for seconds.
+MAX_CONDITIONS = 200
 
 _TIMES = frozenset({"created_at", "updated_at"})
 _LOGIC = frozenset({"$and", "$or", "$not"})
@@ -88,9 +91,27 @@ def parse_filter(text: str) -> Filter:
         raise BadRequest(f"Invalid JSON in filter parameter: {flaw}")
     if not isinstance(data, dict):
         raise BadRequest("Invalid JSON in filter parameter: an object is wanted")
+    if (conditions := _conditions(data)) > MAX_CONDITIONS:
+        raise BadRequest(
+            f"The filter has {conditions} conditions, and {MAX_CONDITIONS} are the most. For one of many values give "
+            'a list: {"name": ["a", "b"]}.'
+        )
     fields: set[str] = set()
     normal, predicate = _object(data, fields)
     return Filter(normal, frozenset(fields), predicate)
+
+
+def _conditions(data: Any) -> int:
+    """How many questions a filter asks; an object without any counts as one."""
+    if isinstance(data, list):
+        return sum(map(_conditions, data))
+    if not isinstance(data, dict):
+        return 0
+    counts = (
+        _conditions(value) if key in _LOGIC else len(value) if isinstance(value, dict) else 1
+        for key, value in data.items()
+    )
+    return sum(counts) or 1
 
 
 def _object(data: Mapping[str, Any], fields: set[str]) -> tuple[dict[str, Any], Predicate]:
@@ -140,12 +161,12 @@ def _field(name: str, value: Any, fields: set[str]) -> tuple[dict[str, Any], Pre
 
 
 def _wanted(name: str, operator: str, wanted: Any) -> Any:
-    """The value to compare with; moments are compared as moments."""
-    if name not in _TIMES or operator not in ("$eq", "$in", "$nin", "$lt", "$lte", "$gt", "$gte"):
+    """The value to compare with; moments are compared as moments, and one of many is looked up."""
+    if name in _TIMES and operator in ("$eq", "$in", "$nin", "$lt", "$lte", "$gt", "$gte"):
+        wanted = [_moment(name, item) for item in wanted] if isinstance(wanted, list) else _moment(name, wanted)
+    if operator not in ("$in", "$nin"):
         return wanted
-    if isinstance(wanted, list):
-        return [_moment(name, item) for item in wanted]
-    return _moment(name, wanted)
+    return frozenset(item for item in wanted if isinstance(item, Hashable))
 
 
 def _moment(name: str, wanted: Any) -> datetime:

@@ -36,7 +36,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A dag run. `conf` is None where it was not asked for."""
+    """A dag run.
+
+    :param pk: grows with each run that is made
+    :param conf: None where it was not asked for
+    :param recorded: whether a step of it left a record, which it does after it has found the conf to be a job; False
+        where that was not asked for
+    """
 
     pk: int
     dag_id: str
@@ -50,6 +56,7 @@ class RunRow:
     user: str | None = None
     conf: Mapping[str, Any] | None = None
     deleted: bool = False
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class Gateway(Protocol):
         """Runs of the workspace with exactly this `run_after`, deleted ones too, with conf."""
 
     def runs_of(self, workspace: str) -> Sequence[RunRow]:
-        """All runs that are not deleted, without conf but with its `source` and `project`, newest first."""
+        """All runs that are not deleted, newest first; of conf `source` and `project` alone, and `recorded`."""
 
     def with_conf(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
         """The same runs in the same order with their conf; those gone meanwhile are left out."""

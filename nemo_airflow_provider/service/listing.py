@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.filters import Filter, sorted_records
 from nemo_airflow_provider.service.gateway import Gateway, RunRow
-from nemo_airflow_provider.service.lookup import Lookup
+from nemo_airflow_provider.service.lookup import Lookup, holder_of
 from nemo_airflow_provider.service.view import JobView
 
 T = TypeVar("T")
@@ -21,6 +22,9 @@ T = TypeVar("T")
 MAX_PAGE_SIZE = 1000
 
 ALL = "-"
+
+#: As many jobs as are asked for one by one; more are looked for among all of the workspace.
+_FEW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,9 @@ class Listing:
             views = self._lookup.views(rows)
             chosen = _chosen([(view, _record_of_view(view)) for view in views], request, asked)
             return _echo(page_of(chosen, request, _show), asked)
-        jobs = self._lookup.only_jobs(rows)
-        chosen_rows = _chosen([(row, _record_of_row(row)) for row in jobs], request, asked)
-        return _echo(page_of(chosen_rows, request, lambda part: _show(self._lookup.views(part))), asked)
+        chosen_rows = _chosen([(row, _record_of_row(row)) for row in rows], request, asked)
+        jobs = self._lookup.only_jobs(chosen_rows)
+        return _echo(page_of(jobs, request, lambda part: _show(self._lookup.views(part))), asked)
 
     def steps(self, workspace: str, job: str, request: PageRequest, asked: StepFilter) -> dict[str, Any]:
         """A page of steps of one job, or of all jobs (`-`). An unknown job has none.
@@ -90,7 +94,8 @@ class Listing:
         """
         named = asked.jobs if job == ALL else (job,)
         views = self._named(workspace, named) if named else self._lookup.views(self._rows(workspace))
-        steps = [step for view in views for step in view.steps if asked.matches(view, step.status)]
+        matches = asked.matcher()
+        steps = [step for view in views for step in view.steps if matches(view, step.status)]
         field = request.sort.lstrip("-")
         steps.sort(key=lambda step: getattr(step, field), reverse=request.sort.startswith("-"))
         page = page_of(steps, request, lambda part: [render.step_with_context(step) for step in part])
@@ -105,9 +110,26 @@ class Listing:
 
     def _named(self, workspace: str, identifiers: Sequence[str]) -> list[JobView]:
         """Each job once, though it may be asked for by name and by id."""
+        if len(identifiers) > _FEW:
+            return self._among(workspace, frozenset(identifiers))
         places = self._entered(workspace)
         found = (self._lookup.find(place, identifier) for place in places for identifier in identifiers)
         return list({view.key: view for view in found if view is not None}.values())
+
+    def _among(self, workspace: str, identifiers: Set[str]) -> list[JobView]:
+        """The same for many: out of one reading of the workspace instead of one for each."""
+        found: dict[int, RunRow] = {}
+        for place in self._entered(workspace):
+            by_name: dict[str | None, list[RunRow]] = defaultdict(list)
+            for row in self._gateway.runs_of(place):
+                name, identifier = _identifiers(row)
+                by_name[name].append(row)
+                if identifier in identifiers:
+                    found[row.pk] = row
+            holders = (holder_of(rows) for name, rows in by_name.items() if name in identifiers)
+            found |= {row.pk: row for row in holders if row is not None}
+        visible = self._access.visible(row.dag_id for row in found.values())
+        return self._lookup.views([row for row in found.values() if row.dag_id in visible])
 
     def _rows(self, workspace: str) -> list[RunRow]:
         rows = [row for name in self._entered(workspace) for row in self._gateway.runs_of(name)]
@@ -127,14 +149,19 @@ class StepFilter:
     sources: tuple[str, ...] = ()
     pending: bool | None = None
 
-    def matches(self, view: JobView, status: Status) -> bool:
-        """Whether a step of that job and status is wanted."""
-        return (
-            not self.pending
-            and (not self.jobs or any(_is(view, job) for job in self.jobs))
-            and (not self.statuses or status in self.statuses)
-            and (not self.sources or view.spec.source in self.sources)
-        )
+    def matcher(self) -> Callable[[JobView, Status], bool]:
+        """Tells whether a step of a job and with a status is wanted."""
+        jobs, statuses, sources = frozenset(self.jobs), frozenset(self.statuses), frozenset(self.sources)
+
+        def matches(view: JobView, status: Status) -> bool:
+            return (
+                not self.pending
+                and (not jobs or not jobs.isdisjoint((ALL, view.name, view.id)))
+                and (not statuses or status in statuses)
+                and (not sources or view.spec.source in sources)
+            )
+
+        return matches
 
     def echo(self, job: str | None) -> dict[str, Any]:
         """What the answer's `filter` shows."""
@@ -150,10 +177,6 @@ class StepFilter:
         return shown
 
 
-def _is(view: JobView, identifier: str) -> bool:
-    return identifier in (ALL, view.name, view.id)
-
-
 def _chosen(pairs: list[tuple[T, dict[str, Any]]], request: PageRequest, asked: Filter | None) -> list[T]:
     records: list[Mapping[str, Any]] = [
         {**record, "item": item} for item, record in pairs if asked is None or asked.matches(record)
@@ -161,11 +184,17 @@ def _chosen(pairs: list[tuple[T, dict[str, Any]]], request: PageRequest, asked: 
     return [record["item"] for record in sorted_records(records, request.sort)]
 
 
+def _identifiers(row: RunRow) -> tuple[str | None, str]:
+    """Name and id of the job that a run is; no name when it is none."""
+    return names.job_name_of(row.run_id), names.job_id(names.run_key(row.dag_id, row.run_id, row.run_after))
+
+
 def _record_of_row(row: RunRow) -> dict[str, Any]:
     conf = row.conf or {}
+    name, identifier = _identifiers(row)
     return {
-        "id": names.job_id(names.run_key(row.dag_id, row.run_id, row.run_after)),
-        "name": names.job_name_of(row.run_id),
+        "id": identifier,
+        "name": name,
         "workspace": names.workspace_of_dag(row.dag_id),
         "project": conf.get("project"),
         "source": conf.get("source"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -13,6 +13,15 @@ from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.gateway import Gateway, Right, RunRow
 from nemo_airflow_provider.service.stepview import StepView
 from nemo_airflow_provider.service.view import JobView, spec_of, view_of
+
+
+def holder_of(rows: Iterable[RunRow]) -> RunRow | None:
+    """Of runs of one name the one that has it: the oldest that is not deleted.
+
+    The jobs API makes no second run of a name. What somebody makes through Airflow's own door under a name that is
+    taken is known by its id alone.
+    """
+    return min((row for row in rows if not row.deleted), key=lambda row: row.pk, default=None)
 
 
 class Lookup:
@@ -77,17 +86,16 @@ class Lookup:
     def only_jobs(self, rows: Sequence[RunRow]) -> list[RunRow]:
         """Those of runs without conf that are jobs, so that what is counted is what can be shown.
 
-        Only runs that have not succeeded are looked at: a step checks the conf before it does anything.
+        Only runs that never began are read. Airflow's state says nothing: people mark runs.
         """
-        doubtful = self._gateway.with_conf([row for row in rows if row.state != "success"])
+        doubtful = self._gateway.with_conf([row for row in rows if not row.recorded])
         jobs = {row.pk for row in doubtful if spec_of(row) is not None}
-        return [row for row in rows if row.state == "success" or row.pk in jobs]
+        return [row for row in rows if row.recorded or row.pk in jobs]
 
     def _by_name(self, workspace: str, identifier: str) -> RunRow | None:
         if not names.is_name(identifier):
             return None
-        rows = self._gateway.runs_named(workspace, identifier)
-        return next((row for row in rows if not row.deleted), None)
+        return holder_of(self._gateway.runs_named(workspace, identifier))
 
     def _by_id(self, workspace: str, identifier: str) -> RunRow | None:
         key = names.run_key_of_job_id(identifier)

@@ -215,11 +215,40 @@ class TestObjects:
         assert warnings == job["status_details"]["warnings"]
 
 
+class TestOddContents:
+    def test_the_largest_numbers_come_back(self, jobs: Jobs) -> None:
+        numbers = {"most": 2**64 - 1, "least": -(2**63), "float": 1e18, "small": 1e-300}
+        name = fresh()
+        steps = [step("one", 'cat "$NEMO_JOB_STEP_CONFIG_FILE_PATH"', config=numbers)]
+        jobs.create(name, spec=numbers, platform_spec={"steps": steps})
+        jobs.wait(name, "completed")
+        assert json.loads("".join(jobs.lines(name))) == jobs.job(name)["spec"] == numbers
+
+    def test_a_nul_in_the_last_output_of_a_failed_job(self, jobs: Jobs) -> None:
+        name = fresh()
+        jobs.create(name, r"printf 'a\0b\n'; exit 3")
+        status = jobs.wait(name, "error")
+        assert status["error_details"]["exit_code"] == 3
+        (task,) = status["steps"][0]["tasks"]
+        assert (task["error_stack"], jobs.lines(name)) == ("a\ufffdb", ["a\0b"])
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("change", "place", "words"),
         [
             ({"name": "Bad_Name"}, ["body", "name"], "pattern"),
+            ({"name": "line-end\n"}, ["body", "name"], "pattern"),
+            (
+                {"platform_spec": {"steps": [step("one\n", "true")]}},
+                ["body", "platform_spec", "steps", 0, "name"],
+                "pattern",
+            ),
+            (
+                {"platform_spec": {"steps": [step(f"step-{number}", "true") for number in range(101)]}},
+                ["body", "platform_spec", "steps"],
+                "A job has at most 100 steps, and this one has 101.",
+            ),
             ({"name": "a" * 52}, ["body"], "name must be at most 51 characters"),
             ({"spec": None}, ["body", "spec"], "dictionary"),
             ({"platform_spec": {"steps": []}}, ["body", "platform_spec"], "At least one step is required"),
@@ -232,7 +261,7 @@ class TestRefusals:
         ],
     )
     def test_a_body_that_does_not_fit_is_a_list(
-        self, jobs: Jobs, change: dict[str, Any], place: list[str], words: str
+        self, jobs: Jobs, change: dict[str, Any], place: list[str | int], words: str
     ) -> None:
         (problem,) = refused(jobs.post(body(fresh(), "true") | change), 422)
         assert problem["loc"] == place and words in problem["msg"]
@@ -249,6 +278,8 @@ class TestRefusals:
             (r'{"a": "\u0000"}', "'spec.a' holds the character NUL"),
             (r'{"a": "\ud800"}', "'spec.a' holds half of a surrogate pair"),
             ('{"a": NaN}', "'spec.a' holds the number nan"),
+            ('{"a": 1e300}', "'spec.a' holds a number outside -2^63 to 2^64-1"),
+            ('{"a": 18446744073709551616}', "'spec.a' holds a number outside -2^63 to 2^64-1"),
             ('{"a": ' * 300 + "1" + "}" * 300, "it is nested more than 100 levels deep"),
         ],
     )
@@ -259,6 +290,12 @@ class TestRefusals:
         assert refused(answer, 422).startswith(f"The request body cannot be stored: {words}")
         listed = jobs.http.post(jobs.url(), content=f"[{spec}]", headers=headers)
         assert isinstance(refused(listed, 422), list), "what is told of the input can be shown"
+
+    def test_a_body_that_is_too_long(self, jobs: Jobs) -> None:
+        piece = b" " * 2**20
+        for content in (piece * 9, (piece for _ in range(9))):
+            answer = jobs.http.post(jobs.url(), content=content, headers={"content-type": "application/json"})
+            assert refused(answer, 413).startswith("The request body is longer than 8 MiB, the most that is taken.")
 
     def test_a_job_that_cannot_run_is_a_sentence(self, jobs: Jobs) -> None:
         gpu = {"name": "aa", "executor": {"provider": "gpu", "profile": "x", "container": {}}}

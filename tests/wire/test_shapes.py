@@ -84,6 +84,29 @@ class TestTheOtherDoor:
         assert jobs.lines(name) == ["never"]
         assert refused(jobs.post(body(name, "true", "true")), 409).startswith(f"Job '{name}' already exists")
 
+    def test_a_name_stays_with_its_job(self, jobs: Jobs, shape: str) -> None:
+        """Whatever somebody makes here under it, in another shape's DAG or with an ordinal."""
+        name = fresh("held")
+        jobs.run(fresh(), "true", "true")
+        other = names.shape_dag_id("default", [*SHAPE, ("two", "subprocess", "default")])
+        job = jobs.create(name, "sleep 5; echo mine")
+        trigger(jobs.http, other, name, body(None, "echo theirs", "true"))
+        trigger(jobs.http, shape, f"{name}~999999999", body(None, "echo theirs"))
+        assert jobs.job(name)["id"] == job["id"]
+        listed = jobs.list(filter=json.dumps({"name": name}), sort="created_at")["data"]
+        assert listed[0]["id"] == job["id"]
+        asked = {"filter[job]": ",".join([name, *(f"none-{number}" for number in range(50))])}
+        steps = answered(jobs.http.get(jobs.url("-", "steps"), params=asked))["data"]
+        assert {row["attempt_id"] for row in steps} == {job["attempt_id"]}
+        for row in listed:
+            jobs.wait(row["id"], "completed")
+        assert jobs.lines(name) == ["mine"]
+        assert [jobs.lines(row["id"]) for row in listed] == [["mine"], ["theirs"], ["theirs"]]
+        for row in listed:
+            jobs.delete(row["id"])
+        again = jobs.create(name, "true")
+        assert jobs.wait(name, "completed")["id"] == again["id"]
+
     def test_a_name_of_a_run_that_is_no_job_is_not_free(self, jobs: Jobs, shape: str) -> None:
         name = trigger(jobs.http, shape, fresh("squat"), {})
         assert refused(jobs.post(body(name, "true")), 409)

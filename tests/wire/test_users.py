@@ -57,6 +57,11 @@ class TestNobody:
         for answer in answers.values():
             assert refused(answer, 401)
 
+    @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])
+    def test_documentation_is_as_open_as_airflows_own(self, as_user: As, path: str) -> None:
+        http = as_user(None).http
+        assert http.get(f"/apis/jobs{path}").status_code == http.get(path).status_code == 200
+
     @pytest.mark.parametrize(
         "headers",
         [

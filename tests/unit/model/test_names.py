@@ -24,10 +24,12 @@ def test_legal_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "123", "UPPER", "camelCase", "has spaces", "-x", "x-", "a--b", "", "a" * 64, "ab\n", "é1"]
+    "name",
+    ["a", "123", "UPPER", "camelCase", "has spaces", "-x", "x-", "a--b", "", "a" * 64, "ab\n", "é1", "a" * 63 + "\n"],
 )
 def test_illegal_names(name: str) -> None:
     assert not names.is_name(name)
+    assert not names.is_workspace(f"{name}\n")
 
 
 @given(job_names)
@@ -40,13 +42,13 @@ def test_codec_is_injective(one: str, other: str) -> None:
     assert (names.encode_name(one) == names.encode_name(other)) == (one == other)
 
 
-@given(job_names | st.sampled_from([f"{prefix}x" for prefix in RESERVED]), st.integers(1, 99))
+@given(job_names | st.sampled_from([f"{prefix}x" for prefix in RESERVED]), st.integers(1, 999_999_999))
 def test_run_ids_are_accepted_by_airflow(name: str, ordinal: int) -> None:
     run_id = names.run_id_of(name, ordinal)
     assert re.match(r"^[A-Za-z0-9_.~:+-]+$", run_id)
     assert ".." not in run_id
     assert not run_id.startswith(RESERVED)
-    assert (names.job_name_of(run_id), names.ordinal_of(run_id)) == (name, ordinal)
+    assert names.job_name_of(run_id) == name
 
 
 @given(job_names)
@@ -56,9 +58,29 @@ def test_task_ids_are_accepted_by_airflow(name: str) -> None:
     assert names.step_name_of(task_id) == name
 
 
-@pytest.mark.parametrize("run_id", ["manual__2026-12-01T00:00:00+00:00", "scheduled__x", "a~1", "Foo", "a", "job~x"])
+@pytest.mark.parametrize(
+    "run_id",
+    [
+        "manual__2026-12-01T00:00:00+00:00",
+        "scheduled__x",
+        "job~1",
+        "job~02",
+        "job~1000000000",
+        "job~x",
+        "job~2\n",
+        "job\n",
+        "Foo",
+        "a",
+    ],
+)
 def test_foreign_run_ids_are_no_jobs(run_id: str) -> None:
     assert names.job_name_of(run_id) is None
+
+
+@pytest.mark.parametrize("ordinal", [-1, 0, 1_000_000_000])
+def test_no_run_id_is_made_that_is_no_job(ordinal: int) -> None:
+    with pytest.raises(ValueError, match="ordinal"):
+        names.run_id_of("job", ordinal)
 
 
 @given(shapes)
@@ -102,7 +124,10 @@ def test_a_run_made_again_is_another_run() -> None:
         names.run_key("d", "r", datetime(2026, 12, 1))  # noqa: DTZ001
 
 
-@pytest.mark.parametrize("identifier", ["platform-job-3x", "platform-job-", "job", "platform-job-0OIl0OIl0OIl"])
+@pytest.mark.parametrize(
+    "identifier",
+    ["platform-job-3x", "platform-job-", "job", "platform-job-0OIl0OIl0OIl", "platform-job-XpyX5CBn5oargaaeB\n"],
+)
 def test_names_that_look_like_ids_are_no_ids(identifier: str) -> None:
     assert names.run_key_of_job_id(identifier) is None
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.body import generated_name, unknown_keys
-from nemo_airflow_provider.model.spec import GpuExecutor, JobRequest
+from nemo_airflow_provider.model.shape import loads, shape_of
+from nemo_airflow_provider.model.spec import MAX_STEPS, GpuExecutor, JobRequest
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -70,7 +72,13 @@ def test_an_empty_mapping_is_an_empty_environment() -> None:
         (step_body(executor={"command": ["true"]}), "Unable to extract tag"),
         (step_body(executor={"provider": "cpu"}), "Field required"),
         (step_body(name="Train"), "String should match pattern"),
+        (step_body(name="train\n"), "String should match pattern"),
         (body(name="a--b"), "String should match pattern"),
+        (body(name="job\n"), "String should match pattern"),
+        (
+            body(platform_spec={"steps": [None] * (MAX_STEPS + 1)}),
+            "A job has at most 100 steps, and this one has 101. Split it into several jobs.",
+        ),
         (body(name="a" * 52), "name must be at most 51 characters when output_location is not set"),
         (body(output_location=" "), "output_location must not be empty"),
         (body(output_location="a#b"), "subpath in output_location is not yet supported"),
@@ -90,6 +98,33 @@ def test_an_empty_mapping_is_an_empty_environment() -> None:
 def test_refusals(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ValidationError, match=text.replace("[", r"\[").replace(".", r"\.")):
         JobRequest.model_validate(given)
+
+
+def test_a_name_is_refused_in_upstreams_words() -> None:
+    for given in (body(name="job\n"), step_body(name="Train")):
+        with pytest.raises(ValidationError) as caught:
+            JobRequest.model_validate(given)
+        (problem,) = caught.value.errors()
+        assert (problem["type"], problem["ctx"]) == ("string_pattern_mismatch", {"pattern": names.NAME_PATTERN})
+
+
+def steps(number: int) -> list[dict[str, Any]]:
+    (step,) = step_body()["platform_spec"]["steps"]
+    return [step | {"name": f"step-{index}"} for index in range(number)]
+
+
+def test_the_most_steps() -> None:
+    spec = JobRequest.model_validate(body(platform_spec={"steps": steps(MAX_STEPS)})).platform_spec
+    assert len(spec.steps) == MAX_STEPS
+
+
+def test_a_shape_of_more_steps_is_none() -> None:
+    """A Variable made by hand, or by a version without the limit, would slow all of Airflow down."""
+    triples = [(f"step-{index}", "cpu", "default") for index in range(MAX_STEPS + 1)]
+    most, more = shape_of("default", triples[:-1]), shape_of("default", triples)
+    assert loads(most.dag_id, most.dumps()) == most
+    with pytest.raises(ValueError, match="has 101 steps, and a job has at most 100"):
+        loads(more.dag_id, more.dumps())
 
 
 def test_a_long_name_is_fine_with_an_output_location() -> None:

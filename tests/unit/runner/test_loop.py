@@ -14,7 +14,7 @@ from nemo_airflow_provider.errors import BackendError, CapacityError, ConfigErro
 from nemo_airflow_provider.logs.store import superseded_start
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
-from nemo_airflow_provider.model.record import StepRecord, step_key
+from nemo_airflow_provider.model.record import StepRecord, parse_record, step_key
 from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner import StepFailed, StepHost, StepLeft, StepTask, Timing
 from nemo_airflow_provider.runner import run_step as run_step_paced
@@ -346,6 +346,66 @@ class TestCancel:
         again.values = host.values
         run_step(task, again)
         assert len(backend.submitted) == 1
+
+
+class TestHostileText:
+    """A record with a character that cannot be stored would be lost as a whole, and the step with it."""
+
+    BAD, CLEAN = "a\0b\udc80c", "a\ufffdb\ufffdc"
+
+    def details(self) -> dict[str, Any]:
+        return {f"k{self.BAD}": [{"x": self.BAD}]}
+
+    def test_of_an_end(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        seen = Observation(
+            Phase.ENDED, exit_code=3, message=self.BAD, details=self.details(), error={"error": self.BAD}
+        )
+        backend.on_submit = lambda _: Process(b"one\0two\n", seen)
+        with pytest.raises(StepFailed):
+            run_step(task, host)
+        done = parse_record(host.values[step_key(0)])
+        assert done is not None
+        assert (done.status, done.status_details["message"]) == ("error", self.CLEAN)
+        assert done.status_details[f"k{self.CLEAN}"] == [{"x": self.CLEAN}]
+        assert (done.error_details["message"], done.error_details["error"]) == (self.CLEAN, self.CLEAN)
+        assert done.tasks[0].error_stack == "one\ufffdtwo"
+        # The log itself keeps every character.
+        assert [line.message for line in read_from(task.storage, task.stream, 0, 10)] == ["one\0two"]
+
+    def test_of_a_look_is_published_once(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        looks = [Observation(Phase.RUNNING, details=self.details())] * 5
+        looks.append(Observation(Phase.ENDED, exit_code=0))
+        backend.on_submit = lambda _: Process(b"", looks[0])
+
+        def next_look(key: WorkloadKey) -> None:
+            backend.processes[key].end = looks.pop(0)
+
+        backend.on_wait = next_look
+        run_step(task, host)
+        assert statuses(host) == ["pending", "active", "completed"]
+        assert len([value for _, value in host.saved if f"k{self.CLEAN}" in value["status_details"]]) == 2
+        assert all(parse_record(value) is not None for _, value in host.saved)
+
+    def test_of_a_start_that_is_refused(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        def refuse(_: Workload) -> Process:
+            raise StartError(self.BAD, self.BAD)
+
+        backend.on_submit = refuse
+        with pytest.raises(StepFailed):
+            run_step(task, host)
+        done = parse_record(host.values[step_key(0)])
+        assert done is not None
+        assert done.error_details == {"message": self.CLEAN, "error": self.CLEAN}
+
+    def test_of_a_configuration(self, task: StepTask, host: FakeHost) -> None:
+        def broken() -> Any:
+            raise ConfigError(self.BAD)
+
+        with pytest.raises(StepFailed):
+            run_step(changed(task, open_backend=broken), host)
+        done = parse_record(host.values[step_key(0)])
+        assert done is not None
+        assert done.error_details == {"message": self.CLEAN}
 
 
 class TestFaults:

@@ -10,7 +10,14 @@ from typing import Any
 
 from nemo_airflow_provider.errors import Conflict
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.record import DELETED_KEY, STEP_RETRIES, StepRecord, TaskRecord, step_key
+from nemo_airflow_provider.model.record import (
+    DELETED_KEY,
+    STEP_KEY_PREFIX,
+    STEP_RETRIES,
+    StepRecord,
+    TaskRecord,
+    step_key,
+)
 from nemo_airflow_provider.model.spec import JobSpec
 from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState, TaskRow
@@ -106,7 +113,15 @@ class FakeGateway:
         return [row for row in self._of(workspace) if row.run_after == run_after]
 
     def runs_of(self, workspace: str) -> Sequence[RunRow]:
-        return [row for row in self._of(workspace) if not row.deleted][::-1]
+        return [
+            replace(
+                row,
+                conf={"source": row.conf.get("source"), "project": row.conf.get("project")} if row.conf else None,
+                recorded=any(key.startswith(STEP_KEY_PREFIX) for _, key in self.states[row.pk].values),
+            )
+            for row in self._of(workspace)[::-1]
+            if not row.deleted
+        ]
 
     def with_conf(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
         return [self.rows[row.pk - 1] for row in rows]

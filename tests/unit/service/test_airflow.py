@@ -1,17 +1,26 @@
-"""Airflow's own API as it is called in process: its refusals, and one that never answers."""
+"""Airflow's own API as it is called in process: its refusals, its database, and one that never answers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow import settings
+from airflow.api_fastapi.common.exceptions import init_error_handlers
+from fastapi import FastAPI
+from sqlalchemy.exc import OperationalError
 
 from nemo_airflow_provider.errors import BadRequest, Conflict, InvalidJob, NemoJobsError, Unavailable
-from nemo_airflow_provider.service import airflow
+from nemo_airflow_provider.service import airflow, locks
 from nemo_airflow_provider.service.airflow import AirflowGateway
+from nemo_airflow_provider.service.gateway import Right
 from tests.unit.service.fakes import ANN
 
 
@@ -50,6 +59,66 @@ def test_refusals(
     with pytest.raises(NemoJobsError) as caught:
         trigger()
     assert (type(caught.value), str(caught.value)) == (kind, text)
+
+
+LOCKED = OperationalError("INSERT INTO dag_run", {}, sqlite3.OperationalError("database is locked"))
+BUSY = (
+    "Airflow's database was busy or away. Nothing was created or changed; try again. SQLite takes one writer at a time"
+)
+
+
+@pytest.mark.parametrize(
+    ("database", "text"),
+    [("sqlite:////srv/airflow.db", BUSY), ("postgresql://db/airflow", "busy or away. Look whether it was done")],
+)
+def test_a_database_that_airflow_found_locked(monkeypatch: pytest.MonkeyPatch, database: str, text: str) -> None:
+    """The answer is the one of Airflow's own error handler."""
+    app = FastAPI()
+    init_error_handlers(app)
+
+    @app.post("/api/v2/dags/{dag_id}/dagRuns")
+    def locked(dag_id: str) -> None:
+        raise LOCKED
+
+    monkeypatch.setattr(airflow, "cached_app", lambda apps: app)
+    monkeypatch.setattr(settings, "SQL_ALCHEMY_CONN", database)
+    with pytest.raises(Unavailable, match=text) as caught:
+        trigger()
+    assert "INSERT" not in str(caught.value)
+
+
+def test_a_database_that_is_locked_where_airflow_has_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise LOCKED
+
+    monkeypatch.setattr(airflow, "cached_app", lambda apps: app)
+    with pytest.raises(Unavailable, match=BUSY):
+        trigger()
+
+
+def test_a_database_that_is_locked_when_a_right_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Manager:
+        def is_authorized_dag(self, **_: Any) -> bool:
+            raise LOCKED
+
+    monkeypatch.setattr(airflow, "get_auth_manager", Manager)
+    with pytest.raises(Unavailable, match=BUSY):
+        AirflowGateway().allows(ANN, Right.READ, "nemo.default")
+
+
+def test_a_database_that_is_locked_when_a_name_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    @contextmanager
+    def no_session(scoped: bool) -> Iterator[Any]:
+        raise LOCKED
+        yield
+
+    async def take() -> None:
+        async with AirflowGateway().name_lock("default", "job"):
+            raise AssertionError("taken")
+
+    monkeypatch.setattr(locks, "create_session", no_session)
+    with pytest.raises(Unavailable, match=BUSY):
+        asyncio.run(take())
 
 
 @pytest.mark.parametrize("content", [b"<html>secret</html>", b"[1]", b""])

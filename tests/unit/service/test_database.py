@@ -167,6 +167,18 @@ def test_audit_rows_that_say_nothing(extra: str | None) -> None:
     assert list(marked_failed(extra, DAG, "job-1")) == []
 
 
+def test_runs_whose_steps_have_left_a_record(tables: Tables) -> None:
+    for name in ("begun", "asked", "new"):
+        tables.add_run(name)
+    tables.add_value(1, "{}", "step/3")
+    tables.add_value(2, "{}", "intent")
+    assert {row.run_id: row.recorded for row in database.runs_of("default")} == {
+        "begun": True,
+        "asked": False,
+        "new": False,
+    }
+
+
 def test_a_conf_that_is_no_json_to_the_database_costs_no_list(tables: Tables) -> None:
     tables.add_run("good")
     tables.add_run("bad", conf={"source": "x", "value": float("nan")})

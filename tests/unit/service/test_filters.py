@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,10 +23,19 @@ RECORD = {
 }
 
 
+def many_conditions(number: int) -> str:
+    return json.dumps({"$or": [{"name": f"job-{index}"} for index in range(number)]})
+
+
 @pytest.mark.parametrize(
     ("text", "matches"),
     [
         ("{}", True),
+        (many_conditions(200), False),
+        ('{"project": ["a", null]}', True),
+        ('{"project": {"nin": ["a", null]}}', False),
+        ('{"status": ["completed", ["unhashable"], {}]}', True),
+        ('{"created_at": {"in": ["2026-12-01T12:00:00Z"]}}', True),
         ('{"status": "completed"}', True),
         ('{"status": ["completed", "error"]}', True),
         ('{"status": ["error"]}', False),
@@ -81,6 +91,13 @@ def test_normal_form(text: str, normal: dict[str, Any]) -> None:
         ('{"$or": {}}', "$or wants a list of objects"),
         ('{"$not": []}', "$not wants an object"),
         ('{"$or": [], "name": "x"}', "must stand alone"),
+        (
+            many_conditions(201),
+            "The filter has 201 conditions, and 200 are the most. For one of many values give a list",
+        ),
+        ('{"$and": [' + "{}, " * 250 + "{}]}", "The filter has 251 conditions"),
+        ('{"name": {"$gt": 1, "$lt": 2}, "source": {"$not": 3}, "$x": [' + "1, " * 300 + "1]}", "Unknown operator"),
+        ('{"source": 18446744073709551616}', "'source' holds a number outside"),
     ],
 )
 def test_refusals(text: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,24 @@ class TestCreate:
         create(gateway, access, body())
         assert [row.run_id for row in gateway.rows] == ["job-1", "job-1~2"]
 
+    @pytest.mark.parametrize(
+        ("there", "made"),
+        [
+            (["job-1~999999999"], "job-1"),
+            (["job-1", "job-1~999999999"], "job-1~2"),
+            (["job-1~2", "job-1~4"], "job-1"),
+            (["job-1~3", "job-1", "job-1~2"], "job-1~4"),
+        ],
+    )
+    def test_the_first_run_id_that_is_free_in_any_shape(
+        self, gateway: FakeGateway, access: Access, there: list[str], made: str
+    ) -> None:
+        for number, run_id in enumerate(there):
+            gateway.add("job-1", spec_of("train" if number % 2 else "other"), run_id=run_id, deleted=True)
+        job = create(gateway, access, body())
+        assert gateway.rows[-1].run_id == made
+        assert Lookup(gateway, access).job("default", "job-1").id == job["id"]
+
     def test_a_run_id_taken_through_airflows_own_door(
         self, gateway: FakeGateway, access: Access, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -71,6 +90,12 @@ class TestCreate:
     def test_unknown_keys_are_named(self, gateway: FakeGateway, access: Access) -> None:
         job = create(gateway, access, body(sorce="x"))
         assert job["status_details"] == {"warnings": ["Unknown keys were ignored: sorce"]}
+
+    def test_a_flood_of_unknown_keys_is_not_kept(self, gateway: FakeGateway, access: Access) -> None:
+        job = create(gateway, access, body(**{f"k{number:02}": 1 for number in range(30)}, a="x", **{"a" * 300: 1}))
+        (warning,) = job["status_details"]["warnings"]
+        shown = ["a", "a" * 199 + "…", *(f"k{number:02}" for number in range(18))]
+        assert warning == f"Unknown keys were ignored: {', '.join(shown)} and 12 more"
 
     @pytest.mark.parametrize(
         ("step", "error", "text"),
@@ -147,10 +172,23 @@ class TestLookup:
         with pytest.raises(NotFound, match="Workspace 'default' not found"):
             Lookup(gateway, access).job("default", "job-1")
 
-    def test_the_newest_run_of_a_name(self, gateway: FakeGateway, access: Access) -> None:
+    def test_a_deleted_run_has_no_name(self, gateway: FakeGateway, access: Access) -> None:
         gateway.add("job-1", deleted=True)
         gateway.add("job-1", run_id="job-1~2")
         assert Lookup(gateway, access).job("default", "job-1").run.run_id == "job-1~2"
+
+    @pytest.mark.parametrize("run_id", ["job-1", "job-1~2", "job-1~999999999"])
+    def test_a_name_is_its_holders_until_that_is_deleted(
+        self, gateway: FakeGateway, access: Access, run_id: str
+    ) -> None:
+        held = gateway.add("job-1")
+        gateway.add("job-1", spec_of("other"), run_id=run_id)  # through Airflow's own door
+        lookup = Lookup(gateway, access)
+        assert lookup.job("default", "job-1").run.pk == held.pk
+        other = next(view for view in lookup.views(gateway.runs_of("default")) if view.run.pk != held.pk)
+        assert lookup.job("default", other.id).run.pk == other.run.pk
+        gateway.rows[0] = replace(held, deleted=True)
+        assert lookup.job("default", "job-1").run.pk == other.run.pk
 
 
 class TestOutput:
@@ -275,6 +313,57 @@ class TestLists:
         assert steps("default", "-", "job-1", "job-2", identifier, "nope") == ["one", "two"]
         assert steps("default", "job-1", "job-2") == []
         assert steps("-", "job-1") == ["one", "there"]
+
+    def test_steps_of_many_named_jobs_are_read_at_once(
+        self, gateway: FakeGateway, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(30):
+            gateway.add(f"job-{number}", spec_of(f"step-{number}"))
+        gateway.add("job-2", spec_of("by-hand"), run_id="job-2~2")
+        gateway.add("job-2", spec_of("there"), "research")
+        gateway.add("job-4", spec_of("by-hand"), run_id="job-4~2")
+        gateway.rows[3] = replace(gateway.rows[3], deleted=True)
+        hidden = gateway.rows[4]
+        gateway.denied = {(Right.READ, hidden.dag_id)}
+        by_id = gateway.rows[6]
+        identifier = names.job_id(names.run_key(by_id.dag_id, by_id.run_id, by_id.run_after))
+        monkeypatch.setattr(gateway, "runs_named", lambda *_: pytest.fail("jobs were asked for one by one"))
+        listing, request = self.listing(gateway, access), PageRequest(1, 25, "created_at")
+
+        def steps(workspace: str, *jobs: str) -> list[str]:
+            asked = StepFilter(jobs + tuple(f"none-{number}" for number in range(100)))
+            return [step["name"] for step in listing.steps(workspace, "-", request, asked)["data"]]
+
+        assert steps("default", "job-1", "job-2", "job-3", "job-4", "job-1", identifier, "job-6") == [
+            "step-1",
+            "step-2",
+            "step-6",
+        ]
+        assert steps("-", "job-2") == ["step-2", "there"]
+        assert steps("default") == []
+
+    def test_only_runs_that_never_began_are_read_to_count(
+        self, gateway: FakeGateway, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a step wrote down says that its conf is a job; a mark in Airflow does not."""
+        for name in ("begun", "by-hand", "waiting", "failed"):
+            gateway.add(name)
+        for pk, state in ((1, "success"), (2, "success"), (4, "failed")):
+            gateway.run_state(gateway.rows[pk - 1], state)
+        for pk in (1, 4):
+            gateway.step(gateway.rows[pk - 1], "train", "success", record(Status.COMPLETED))
+        gateway.rows[1] = replace(gateway.rows[1], conf={"source": "by hand"})
+        read: list[str] = []
+        with_conf = gateway.with_conf
+        monkeypatch.setattr(
+            gateway, "with_conf", lambda rows: read.extend(row.run_id for row in rows) or with_conf(rows)
+        )
+        listing = self.listing(gateway, access)
+        answer = listing.jobs("default", PageRequest(9, 10, "created_at"), None)
+        assert (answer["pagination"]["total_results"], read) == (3, ["by-hand", "waiting"])
+        read.clear()
+        answer = listing.jobs("default", PageRequest(9, 10, "created_at"), parse_filter('{"name": "waiting"}'))
+        assert (answer["pagination"]["total_results"], read) == (1, ["waiting"])
 
     def test_no_step_has_its_cleanup_pending(self, gateway: FakeGateway, access: Access) -> None:
         gateway.add("job-1")
