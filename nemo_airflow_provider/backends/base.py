@@ -87,7 +87,7 @@ class Observation:
     :param phase: see `Phase`
     :param exit_code: of the main process once ended; negative for a signal
     :param stopped: why we ended it, if we did
-    :param message: one sentence for `status_details.message` while pending, or why it was lost
+    :param message: one sentence for `status_details.message` while it lives, or why it was lost
     :param details: more for `status_details`
     :param error: `error_details` beside the message, when the engine gave a reason
     :param fault: whose fault an error is

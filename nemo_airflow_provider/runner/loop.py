@@ -140,11 +140,11 @@ class StepLoop:
         if self._last_chance is not None:
             return  # the state store may belong to the next try already
         if self._cancelled:
-            status, message = Status.CANCELLING, "Job is cancelling"
+            status, message = Status.CANCELLING, f"Job is cancelling. {seen.message or ''}".rstrip(". ")
         elif seen.phase is Phase.PENDING:
             status, message = Status.PENDING, seen.message or "Job is pending"
         else:
-            status, message = Status.ACTIVE, "Job is running"
+            status, message = Status.ACTIVE, seen.message or "Job is running"
         self._journal.update(status, output.trouble or message, seen.details, key.task)
 
     def _obey(self, key: WorkloadKey, seen: Observation) -> None:

@@ -140,7 +140,7 @@ class SubprocessBackend(Backend):
         """Remove the work directory, unless its command runs or is being started."""
         place = self._place(key)
         with _translated(place):
-            job.make_accessible(place)
+            job.remove_impostor(place)
             with _present(place) as work:
                 if work is not None and work.settle():
                     job.remove_work(place)

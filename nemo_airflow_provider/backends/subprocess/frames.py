@@ -43,7 +43,8 @@ def parse(block: bytes, offset: int, final: bool) -> list[Frame]:
 
     The workload may write to its own output file. A header that no supervisor wrote is therefore no error: up to
     `MAX_DATA` bytes from there are taken as standard output, so that nothing is lost and reading goes on. A header of
-    zeros is a hole, of a file that was only made longer, or whose disk lost power: nothing that was written follows.
+    zeros begins a hole, of a file that was only made longer, or whose disk lost power: reading ends there, since it may
+    be larger than any disk, whatever the supervisor appends behind it.
 
     :param block: bytes of the file from `offset`, at least one whole frame where the file has one
     :param offset: where the block begins in the file; a frame begins there

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from nemo_airflow_provider.backends.subprocess.layout import JOB_STORAGE, Place, claim_lock
 from nemo_airflow_provider.backends.subprocess.reach import below, opened
@@ -30,7 +29,7 @@ def kept(place: Place, seconds: float) -> Iterator[None]:
     deadline = time.monotonic() + seconds
     with ExitStack() as held:
         workspace = held.enter_context(opened(place.root, place.workspace, create=True))
-        _must_be_ours(place.root, workspace)
+        _must_be_ours(place, workspace)
         while not _keep(held, workspace, place.run):
             if time.monotonic() >= deadline:
                 raise BackendError(f"{place.job} has been in removal for {seconds:.0f} seconds; it is tried again.")
@@ -88,12 +87,10 @@ def remove_work(place: Place) -> None:
             os.rmdir(place.step, dir_fd=job)
 
 
-def make_accessible(place: Place) -> None:
-    """Undo what a workload did to the name of its work directory: anything else there is removed, and its mode is
-    given back."""
+def remove_impostor(place: Place) -> None:
+    """Remove what a workload put in the place of its work directory."""
     with suppress(FileNotFoundError), opened(place.root, place.workspace, place.run, place.step) as step:
         _unlink(step, place.task)
-        os.close(open_at_all_costs(step, place.task))
 
 
 def _directories(directory: int) -> list[str]:
@@ -125,14 +122,15 @@ def _idle(held: ExitStack, place: Place) -> bool:
     return work.settle()
 
 
-def _must_be_ours(root: Path, workspace: int) -> None:
+def _must_be_ours(place: Place, workspace: int) -> None:
     """Other users of the host could plant links under a directory of theirs, above all in /tmp."""
-    above, inside = os.stat(root), os.fstat(workspace)
+    above, inside = os.stat(place.root), os.fstat(workspace)
     ours = above.st_uid in (0, os.geteuid()) and inside.st_uid == os.geteuid()
     if not ours or inside.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BackendError(
-            f"The working directory {root} or a workspace's directory in it belongs to another user, or others may "
-            "write there; set working_directory of the subprocess profile to a directory of the worker's own user."
+            f"The working directory {place.root} or its directory {place.workspace} belongs to another user, or others "
+            f"may write to its directory {place.workspace}; set working_directory of the subprocess profile to a "
+            "directory of the worker's own user."
         )
 
 

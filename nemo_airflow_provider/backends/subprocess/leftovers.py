@@ -27,8 +27,8 @@ class Traces:
 
 def leftovers(traces: Traces) -> list[int]:
     """Who belongs to the workload: the members of its session or group, unless that number is somebody else's by now;
-    whoever carries its environment; and, of our own user, whoever is in its work directory, or can write to a file
-    there or to a pipe of the workload. Never this process, nor one it descends from.
+    whoever carries its environment; and, of our own user and without a terminal, whoever is in its work directory, or
+    can write to a file there or to a pipe of the workload. Never this process, nor one it descends from.
     """
     table = processes.living()
     spared = _lineage(table)
@@ -64,11 +64,18 @@ def _bears(pid: int, traces: Traces) -> bool:
         with open(f"{base}/environ", "rb") as file:
             if traces.mark in file.read().split(b"\0"):
                 return True
-        if os.stat(base).st_uid != os.geteuid():
+        if os.stat(base).st_uid != os.geteuid() or _has_terminal(base):  # a shell of a person who looks around
             return False
         return _is_in(os.readlink(f"{base}/cwd"), traces.work) or _writes(f"{base}/fd", traces)
     except OSError:  # gone meanwhile, or not ours to look at
         return False
+
+
+def _has_terminal(base: str) -> bool:
+    with open(f"{base}/stat", "rb") as file:
+        # The second field is the program's name in brackets and may hold blanks and brackets itself.
+        fields = file.read().rpartition(b")")[2].split()
+    return fields[4] != b"0"
 
 
 def _writes(folder: str, traces: Traces) -> bool:

@@ -51,8 +51,6 @@ def read(work: WorkDirectory, task: str, position: int, stop: Signal) -> Iterato
 
 def _is_over(work: WorkDirectory, stop: Signal) -> bool:
     """Whether no more can come: it has ended, is lost, or was never started."""
-    if work.ended() is not None:
-        return True
     if work.being_started() or work.supervised():
         return False
     if work.ended() is None:

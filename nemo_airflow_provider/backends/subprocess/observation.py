@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Observation, Phase
+from nemo_airflow_provider.backends.subprocess.records import Started
 from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory
+from nemo_airflow_provider.errors import Fault
 
 
 def details(work: WorkDirectory) -> dict[str, Any]:
@@ -16,34 +19,47 @@ def details(work: WorkDirectory) -> dict[str, Any]:
         "subprocess_work_dir": str(place.work),
         "subprocess_persistent_storage_path": str(place.storage),
     }
-    started, ended = work.started(), work.ended()
+    started = work.started()
+    ended = None if work.supervised() else work.ended()
     if started is not None:
         known |= {"pid": started.pid, "pgid": started.pid}
     if ended is not None:
         known["exit_code"] = ended.exit_code
+        if not ended.whole:
+            known["log_error"] = f"The end of the output is lost: the disk of {place.root} stayed full"
     return known
 
 
 def look(work: WorkDirectory) -> Observation:
     """The order of the questions matters: the start is noted before the lock on the directory is let go, the end
-    before the supervisor goes. As long as that lives the end is its to tell, whatever became of its files."""
-    started = None
-    if work.ended() is None:
-        if work.being_started():
-            return Observation(Phase.PENDING, message="Subprocess is being started", details=details(work))
-        started = work.started()
-        if work.supervised():
-            return Observation(Phase.RUNNING, details=details(work))
+    before the supervisor goes. As long as that lives nobody else's word about the end counts."""
+    if work.being_started():
+        return Observation(Phase.PENDING, message="Subprocess is being started", details=details(work))
+    started = work.started()
+    if work.supervised():
+        return Observation(Phase.RUNNING, message=_shortage(work), details=details(work))
     ended = work.ended()
     if ended is not None:
         return Observation(Phase.ENDED, exit_code=ended.exit_code, stopped=ended.stopped, details=details(work))
-    return Observation(Phase.ABSENT) if started is None else _lost(work)
+    return Observation(Phase.ABSENT) if started is None else _lost(work, started)
 
 
-def _lost(work: WorkDirectory) -> Observation:
+def _shortage(work: WorkDirectory) -> str | None:
+    """What a workload may wait for: while nothing can be written its output stays in its pipe, and then so does it."""
+    disk = os.fstatvfs(work.descriptor)
+    # A file system without a fixed number of files says 0 of 0.
+    if disk.f_bavail and (disk.f_favail or not disk.f_files):
+        return None
+    return f"The disk of {work.place.root} on {socket.gethostname()} is full: output waits for room"
+
+
+def _lost(work: WorkDirectory, started: Started) -> Observation:
     work.kill_leftovers()
-    message = (
-        f"The subprocess on {socket.gethostname()} is gone and left no exit code: its supervisor was killed, "
-        "the workload replaced files of its supervisor, or the host was restarted."
-    )
-    return Observation(Phase.LOST, message=message, details=details(work), fault="platform")
+    fault: Fault = "user" if work.replaced(started) else "platform"
+    here = f"The subprocess on {socket.gethostname()}"
+    reasons = {
+        "user": f"{here} was ended because it replaced files of its supervisor, which are in .nemo of its directory.",
+        "platform": f"{here} is gone and left no exit code: its supervisor was killed or lost its files, or the host "
+        "was restarted.",
+    }
+    return Observation(Phase.LOST, message=reasons[fault], details=details(work), error={"fault": fault}, fault=fault)

@@ -1,7 +1,8 @@
 """Reaching directories and files of ours where a workload may have put something else. Standard library only.
 
 A workload runs as our own user and can replace whatever it likes by links, FIFOs, sockets, devices or directories. So
-nothing is followed, nothing is waited for, and what is not of the kind that we made counts as absent.
+nothing is followed, nothing is waited for, and what is not of the kind that we made counts as absent. Modes are the
+workload's to change (`chmod -R a-w .`): the rights of an owner that are missing where we must go are given back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 #: For files and FIFOs: neither follow a link, nor wait for somebody at the other end, nor get a terminal.
 GENTLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
-#: How the system says that a name is not there, or that something of another kind or mode is.
+#: How the system says that a name is not there, or that something of another kind or owner is.
 _ABSENT = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -72,11 +73,57 @@ def _enter(directory: int, name: str, create: bool) -> int:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=directory)
     try:
-        return os.open(name, DIRECTORY, dir_fd=directory)
+        inner = _open_permitted(directory, name, DIRECTORY)
     except OSError as error:
         if not create and is_absent(error):
             raise FileNotFoundError(errno.ENOENT, f"there is no such directory ({error.strerror})", name) from error
         raise
+    grant(inner)
+    return inner
+
+
+def grant(directory: int) -> None:
+    """Give ourselves an owner's rights to an open directory; where they cannot be given, what needs them says so."""
+    mode = stat.S_IMODE(os.fstat(directory).st_mode)
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        with suppress(OSError):
+            os.fchmod(directory, mode | stat.S_IRWXU)
+
+
+def permit(directory: int, name: str) -> None:
+    """Give ourselves an owner's rights to what has this name; opened first, so that a link swapped in is never
+    followed. Where they cannot be given, what needs them says so."""
+    if not hasattr(os, "O_PATH"):  # not Linux: only what we may enter anyway is reached
+        return
+    with suppress(OSError):
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory)
+        try:
+            mode = os.fstat(handle).st_mode
+            rights = stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR | stat.S_IWUSR
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode) | rights)
+        finally:
+            os.close(handle)
+
+
+def _open_permitted(directory: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags, 0o600, dir_fd=directory)
+    except PermissionError:
+        grant(directory)  # entered with all rights, but a workload may be at it just now
+        permit(directory, name)
+        return os.open(name, flags, 0o600, dir_fd=directory)
+
+
+def open_fifo(directory: int, name: str) -> int:
+    """Open a FIFO for writing.
+
+    :raises OSError: it cannot be opened, or nobody reads it; FileNotFoundError when it is something else
+    """
+    file = _open_permitted(directory, name, os.O_WRONLY | GENTLY)
+    if stat.S_ISFIFO(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise FileNotFoundError(errno.ENOENT, "it is no FIFO", name)
 
 
 def open_regular(directory: int, name: str, flags: int) -> int:
@@ -84,7 +131,7 @@ def open_regular(directory: int, name: str, flags: int) -> int:
 
     :raises OSError: it cannot be opened; FileNotFoundError when it is something else
     """
-    file = os.open(name, flags | GENTLY, 0o600, dir_fd=directory)
+    file = _open_permitted(directory, name, flags | GENTLY)
     if stat.S_ISREG(os.fstat(file).st_mode):
         return file
     os.close(file)

@@ -21,12 +21,14 @@ class Started:
     :param born: its `Process.born`; None where there is no `/proc`
     :param boot: the boot that these numbers belong to
     :param pipes: inode numbers of the pipes that it writes to
+    :param alive: inode number of the file that its supervisor has locked; None of one that did not say
     """
 
     pid: int
     born: int | None
     boot: str
     pipes: tuple[int, ...]
+    alive: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,12 @@ class Ended:
 
     :param exit_code: of the main process; negative for a signal
     :param stopped: why we ended it, if we did
+    :param whole: whether all of its output could be written
     """
 
     exit_code: int
     stopped: StopReason | None
+    whole: bool = True
 
 
 def started_of(record: Mapping[str, Any] | None) -> Started | None:
@@ -50,7 +54,8 @@ def started_of(record: Mapping[str, Any] | None) -> Started | None:
         return None
     if not (born is None or _is_number(born)) or not isinstance(pipes, list) or not all(map(_is_number, pipes)):
         return None
-    return Started(pid, born, boot, tuple(pipes))
+    alive = record.get("alive")
+    return Started(pid, born, boot, tuple(pipes), alive if _is_number(alive) else None)
 
 
 def ended_of(record: Mapping[str, Any] | None) -> Ended | None:
@@ -60,7 +65,8 @@ def ended_of(record: Mapping[str, Any] | None) -> Ended | None:
         return None
     stopped = record.get("stopped")
     known = isinstance(stopped, str) and stopped in get_args(StopReason)
-    return Ended(code, cast(StopReason, stopped) if known else None)
+    whole = record.get("whole") is not False
+    return Ended(code, cast(StopReason, stopped) if known else None, whole)
 
 
 def key_of(record: Mapping[str, Any] | None) -> WorkloadKey | None:

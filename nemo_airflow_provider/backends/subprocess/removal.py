@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import count
 
-from nemo_airflow_provider.backends.subprocess.reach import DIRECTORY
+from nemo_airflow_provider.backends.subprocess.reach import DIRECTORY, permit
 
 
 def empty(directory: int) -> None:
@@ -49,7 +49,7 @@ def open_at_all_costs(parent: int, name: str) -> int:
 
     :raises OSError: there is no such directory
     """
-    _permit(parent, name)
+    permit(parent, name)
     return os.open(name, DIRECTORY, dir_fd=parent)
 
 
@@ -62,7 +62,7 @@ def _flatten(directory: int, name: str, fresh: count[int]) -> None:
             except FileNotFoundError:
                 continue
             except (IsADirectoryError, PermissionError):
-                _permit(below, entry)
+                permit(below, entry)
                 _move_up(below, entry, directory, fresh)
         os.rmdir(name, dir_fd=directory)
     finally:
@@ -77,14 +77,3 @@ def _move_up(source: int, name: str, target: int, fresh: count[int]) -> None:
         except FileNotFoundError:
             os.rename(name, new, src_dir_fd=source, dst_dir_fd=target)
             return
-
-
-def _permit(parent: int, name: str) -> None:
-    """Give ourselves the rights to a directory; opened first, so that a link swapped in is never followed."""
-    if not hasattr(os, "O_PATH"):  # not Linux: only what we may enter anyway is removed
-        return
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    try:
-        os.chmod(f"/proc/self/fd/{handle}", 0o700)
-    finally:
-        os.close(handle)

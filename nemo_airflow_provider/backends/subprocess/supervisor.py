@@ -22,7 +22,7 @@ from contextlib import suppress
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.subprocess.child import Child, StartFailed, catch_signals, start
 from nemo_airflow_provider.backends.subprocess.control import Control
-from nemo_airflow_provider.backends.subprocess.copier import PIPE_BYTES, Copier
+from nemo_airflow_provider.backends.subprocess.copier import RETRY_SECONDS, Copier
 from nemo_airflow_provider.backends.subprocess.frames import STREAM_NUMBERS
 
 TYPE_CHECKING = False
@@ -31,11 +31,10 @@ if TYPE_CHECKING:  # `typing` costs a third of the start-up time
 
 _NEVER = float("inf")
 _ORPHAN_CHECK_SECONDS = 1.0
-_RETRY_SECONDS = 0.25
 _LEFTOVER_GRACE_SECONDS = 2.0
 _HARD_KILL_SECONDS = 10.0
 _KILL_AGAIN_SECONDS = 0.05
-_OPEN_PIPE_SECONDS = 1.0
+_FULL_DISK_SECONDS = 10.0
 
 
 def main(directory: int) -> NoReturn:
@@ -101,7 +100,7 @@ class Supervisor:
         self._exit_code: int | None = None
         self._started = self._ended = 0
         self._stopped: str | None = None
-        self._kill_at = _NEVER
+        self._kill_at = self._give_up_at = _NEVER
         self._adopts_orphans = processes.adopt_orphans()
         self._control = Control(directory, request["root"], request["parts"])
         self._signals = catch_signals()
@@ -136,6 +135,8 @@ class Supervisor:
             now = time.monotonic()
             if now >= self._orphan_check_at:
                 self._orphan_check_at = now + _ORPHAN_CHECK_SECONDS
+                for grace in self._control.noted_graces():
+                    self._ask("asked", grace)
                 if self._control.forgotten():
                     self._ask("orphaned", self._grace)
             if now >= self._ttl_at and self._stopped is None:
@@ -157,8 +158,10 @@ class Supervisor:
                 self._ask("signalled", self._grace)
 
     def _ask(self, reason: str, grace: float) -> None:
-        """SIGTERM now, once; SIGKILL after the shortest grace that was ever asked for."""
+        """SIGTERM now, once; SIGKILL after the shortest grace that was ever asked for. A disk that is full gets some
+        seconds more: whoever asked wants an end."""
         self._kill_within(grace)
+        self._give_up_at = min(self._give_up_at, time.monotonic() + grace + _FULL_DISK_SECONDS)
         if self._stopped is None and self._exit_code is None:
             self._stopped = reason
             processes.send(-self.pid, signal.SIGTERM)
@@ -200,10 +203,13 @@ class Supervisor:
     def finish(self) -> None:
         """After the main process: stop what it left behind, copy the last output, write `exit.json`."""
         self._stop_leftovers()
-        self._drain()
-        while not self._note_exit():
-            time.sleep(_RETRY_SECONDS)
+        whole = self._copier.drain(self._turn, self._is_hopeless)
+        while not self._note_exit(whole) and not self._is_hopeless():
+            self._turn(RETRY_SECONDS)
         self._control.release()
+
+    def _is_hopeless(self) -> bool:
+        return time.monotonic() > self._give_up_at
 
     def _stop_leftovers(self) -> None:
         asked: set[int] = set()
@@ -222,27 +228,12 @@ class Supervisor:
                 self._turn(left)
             survivors = self._survivors()
 
-    def _drain(self) -> None:
-        """Copy all that stands in the pipes, however slow the disk is.
-
-        Whoever escaped and keeps them open is waited for one second. What it writes later cannot be told from what
-        stood there, so no more is copied then than the pipes can hold.
-        """
-        deadline = time.monotonic() + _OPEN_PIPE_SECONDS
-        while self._copier.open and (left := deadline - time.monotonic()) > 0:
-            self._turn(left)
-        most = self._copier.copied + 2 * PIPE_BYTES
-        empty = False
-        while self._copier.full or (self._copier.open and not empty and self._copier.copied < most):
-            before = self._copier.copied
-            self._turn(_RETRY_SECONDS if self._copier.full else 0)
-            empty = self._copier.copied == before and not self._copier.full
-
-    def _note_exit(self) -> bool:
+    def _note_exit(self, whole: bool) -> bool:
         """False when the disk is full; any other refusal (the directory is gone, the name taken) will not pass."""
         times = {"started": self._started, "ended": self._ended}
         try:
-            self._control.note_end({"exit_code": self._exit_code, **times, "stopped": self._stopped})
+            record = {"exit_code": self._exit_code, **times, "stopped": self._stopped, "whole": whole}
+            self._control.note_end(record)
         except OSError as error:
             return error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         return True

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.subprocess import environment
-from nemo_airflow_provider.backends.subprocess.control import CONTROL, WORKLOAD_FILE
+from nemo_airflow_provider.backends.subprocess.control import CONTROL, STOPS_FILE, WORKLOAD_FILE
 from nemo_airflow_provider.backends.subprocess.layout import Place, claim_lock, is_locked, read_record
 from nemo_airflow_provider.backends.subprocess.leftovers import Traces, leftovers
-from nemo_airflow_provider.backends.subprocess.reach import GENTLY, below, is_absent, open_file, opened, write_file
+from nemo_airflow_provider.backends.subprocess.reach import (
+    below,
+    is_absent,
+    open_fifo,
+    open_file,
+    open_regular,
+    opened,
+    write_file,
+)
 from nemo_airflow_provider.backends.subprocess.records import Ended, Started, ended_of, key_of, started_of
 from nemo_airflow_provider.model.names import WorkloadKey
 
@@ -52,7 +59,8 @@ class WorkDirectory:
         return started_of(read_record(self.descriptor, CONTROL, "started"))
 
     def ended(self) -> Ended | None:
-        """What the supervisor noted at the end; None before."""
+        """What the supervisor noted at the end; None before. Not to be believed while it lives: it notes the end and
+        goes within microseconds, and a workload can write too."""
         return ended_of(read_record(self.descriptor, CONTROL, "exit.json"))
 
     def open_output(self) -> int | None:
@@ -69,9 +77,15 @@ class WorkDirectory:
         finally:
             os.close(file)
 
-    def running(self) -> bool:
-        """Whether a supervisor lives and has not noted the end; afterwards it touches no file any more."""
-        return self.ended() is None and self.supervised()
+    def replaced(self, started: Started) -> bool:
+        """Whether something else is in the place of the file that the supervisor of this start has locked."""
+        if started.alive is None or started.boot != processes.boot_id():  # some file systems number anew when mounted
+            return False
+        try:
+            with below(self.descriptor, CONTROL) as control:
+                return os.stat("alive", dir_fd=control, follow_symlinks=False).st_ino != started.alive
+        except FileNotFoundError:
+            return False
 
     def being_started(self) -> bool:
         """Whether some process is in the midst of a start, or of a removal. A lock on a workload that has started is
@@ -86,13 +100,12 @@ class WorkDirectory:
         return claim_lock(self.descriptor, seconds) and self._linked()
 
     def settle(self) -> bool:
-        """Lock the directory for a removal and kill what is left there of a lost workload; False while one runs or
-        is being started."""
+        """Lock the directory for a removal and kill what is left of its workload; False while one runs or is being
+        started."""
         # The first look keeps the lock, which others read as "being started", off a running workload.
-        if self.running() or not self.lock(0) or self.running():
+        if self.supervised() or not self.lock(0) or self.supervised():
             return False
-        if self.ended() is None:
-            self.kill_leftovers()
+        self.kill_leftovers()  # also behind a noted end: the workload may have written it and killed its supervisor
         return True
 
     def _linked(self) -> bool:
@@ -104,23 +117,26 @@ class WorkDirectory:
 
     def ask_to_stop(self, grace_seconds: float) -> bool:
         """Tell the supervisor; False when none listens."""
-        try:
-            with below(self.descriptor, CONTROL) as control:
-                fifo = os.open("stop", os.O_WRONLY | GENTLY, dir_fd=control)
-        except OSError as error:
-            if is_absent(error):
+        request = f"{grace_seconds}\n".encode()
+        with ExitStack() as held:
+            try:
+                control = held.enter_context(below(self.descriptor, CONTROL))
+                fifo = open_fifo(control, "stop")
+            except OSError as error:
+                if is_absent(error):
+                    return False
+                raise
+            held.callback(os.close, fifo)
+            with suppress(OSError):  # a full disk, or something in its place: the FIFO usually does
+                stops = open_regular(control, STOPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+                held.callback(os.close, stops)
+                os.write(stops, request)
+            try:
+                os.write(fifo, request)
+            except BlockingIOError:
+                pass  # thousands of requests wait there already
+            except BrokenPipeError:  # it has just gone
                 return False
-            raise
-        try:
-            if not stat.S_ISFIFO(os.fstat(fifo).st_mode):
-                return False
-            os.write(fifo, f"{grace_seconds}\n".encode())
-        except BlockingIOError:
-            pass  # thousands of requests wait there already
-        except BrokenPipeError:  # it has just gone
-            return False
-        finally:
-            os.close(fifo)
         return True
 
     def kill_leftovers(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 from pathlib import Path
 
@@ -63,6 +64,43 @@ def test_spectators_and_neighbours_are_left_alone(host: Host, monkeypatch: pytes
         for stranger in strangers:
             stranger.kill()
             stranger.wait()
+
+
+class Shell:
+    """A process in a directory, in a session of its own, with a controlling terminal."""
+
+    def __init__(self, directory: Path, **env: str) -> None:
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            try:
+                os.chdir(directory)
+                os.execve("/bin/sleep", ["sleep", "60"], env)
+            finally:
+                os._exit(127)
+        until(lambda: Path(f"/proc/{self.pid}/comm").read_text() == "sleep\n")
+
+    def end(self) -> None:
+        if lives(self.pid):
+            os.kill(self.pid, 9)
+        os.waitpid(self.pid, 0)
+        os.close(self._terminal)
+
+
+def test_a_shell_at_a_terminal_is_spared_unless_it_has_our_environment(host: Host) -> None:
+    host.shell("echo up; sleep 60")
+    until(lambda: host.output_file())
+    mine = Shell(host.work())
+    ours = Shell(host.work(), NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH=str(host.work() / "scratch"))
+    try:
+        host.kill_supervisor()
+        assert host.backend.observe(key()).phase is Phase.LOST
+        assert lives(mine.pid)
+        assert not lives(ours.pid)
+        host.backend.cleanup(key())
+        assert lives(mine.pid)
+    finally:
+        mine.end()
+        ours.end()
 
 
 def test_of_other_users_nobody_is_killed_for_being_there(host: Host) -> None:

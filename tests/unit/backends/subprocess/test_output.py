@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,21 @@ from threading import Event
 import pytest
 
 from nemo_airflow_provider.backends.base import Chunk, Phase
-from nemo_airflow_provider.backends.subprocess import launch
+from nemo_airflow_provider.backends.subprocess import launch, observation
 from nemo_airflow_provider.backends.subprocess.frames import HEADER, MAX_DATA, parse
 from tests.unit.backends.subprocess.host import Host, key, lives, until
+
+
+def run_instead(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start supervisors by other code: its first argument is the directory, its second where our package is."""
+    usual = launch._supervisor_command
+    at = usual(0, "").index("-c") + 1
+
+    def command(directory: int, name: str) -> list[str]:
+        made = usual(directory, name)
+        return [*made[:at], code, *made[at + 1 :]]
+
+    monkeypatch.setattr(launch, "_supervisor_command", command)
 
 
 def frame(data: bytes, stream: int = 1, micros: int = 7) -> bytes:
@@ -146,6 +159,66 @@ def test_a_full_disk_does_not_keep_a_stop_from_working(host: Host) -> None:
     assert set(host.output().split(b"\n")) <= {b"y", b""}
 
 
+#: Runs a supervisor on a disk where, at its end, no file can be made any more.
+NO_NEW_FILE = """
+import errno, os, sys
+sys.path.append(sys.argv[2])
+from nemo_airflow_provider.backends.subprocess import control, supervisor
+write_file = control.write_file
+def write(directory, name, data):
+    if name == "exit.json":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+    write_file(directory, name, data)
+control.write_file = write
+supervisor.main(int(sys.argv[1]))
+"""
+
+
+def test_the_end_is_noted_where_no_file_can_be_made_any_more(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_instead(NO_NEW_FILE, monkeypatch)
+    host.shell("exit 4")
+    assert host.end().exit_code == 4
+
+
+#: Runs a supervisor that waits for room on a full disk for the third part of a second after it was asked to stop.
+IMPATIENT = """
+import sys
+sys.path.append(sys.argv[2])
+from nemo_airflow_provider.backends.subprocess import supervisor
+supervisor._FULL_DISK_SECONDS = 0.3
+supervisor.main(int(sys.argv[1]))
+"""
+
+
+def test_a_disk_that_stays_full_ends_with_a_stop(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_instead(IMPATIENT, monkeypatch)
+    host.shell("sleep 0.2; yes")
+    supervisor = host.record("started")["supervisor"]
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+    until(lambda: (host.control() / "output").stat().st_size == 50_000)
+    host.backend.stop(key(), 0)
+    seen = host.end()
+    assert (seen.phase, seen.stopped) == (Phase.ENDED, "asked")
+    assert "stayed full" in seen.details["log_error"]
+    assert len(host.output()) > 40_000
+
+
+def test_a_full_disk_is_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.shell("sleep 60")
+    assert host.backend.observe(key()).message is None
+    real = os.fstatvfs
+    for used_up in ({4: 0}, {7: 0}):  # f_bavail: blocks; f_favail: files
+
+        def full(file: int, used_up: dict[int, int] = used_up) -> os.statvfs_result:
+            found = real(file)
+            return os.statvfs_result([used_up.get(index, value or 1) for index, value in enumerate(found)])
+
+        monkeypatch.setattr(observation.os, "fstatvfs", full)
+        assert "is full" in str(host.backend.observe(key()).message)
+    host.backend.stop(key(), 0)
+    host.end()
+
+
 #: Runs a supervisor whose disk takes a second for ten frames.
 SLOW_DISK = """
 import os, sys, time, types
@@ -161,14 +234,7 @@ supervisor.main(int(sys.argv[1]))
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = launch._supervisor_command
-    at = usual(0, "").index("-c") + 1
-
-    def command(directory: int, name: str) -> list[str]:
-        made = usual(directory, name)
-        return [*made[:at], SLOW_DISK, *made[at + 1 :]]
-
-    monkeypatch.setattr(launch, "_supervisor_command", command)
+    run_instead(SLOW_DISK, monkeypatch)
 
 
 @pytest.mark.usefixtures("slow_disk")

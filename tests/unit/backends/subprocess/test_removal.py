@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,19 +95,6 @@ def test_cleanup_removes_an_ended_workload_only(host: Host) -> None:
     host.backend.cleanup(other)
     assert [path.name for path in host.job().iterdir()] == ["job-storage"]
     assert (host.job() / "job-storage" / "kept").exists()
-
-
-def test_what_has_noted_its_end_is_removed_though_its_supervisor_is_just_leaving(host: Host) -> None:
-    for removal in (
-        lambda: host.backend.cleanup(key()),
-        lambda: host.backend.remove_job("default", "my-job", key().run_key),
-    ):
-        host.shell("true")
-        host.end()
-        with (host.control() / "alive").open() as alive:
-            fcntl.flock(alive, fcntl.LOCK_EX)
-            removal()
-        assert not host.work().exists()
 
 
 def test_cleanup_of_a_lost_workload_kills_what_is_left(host: Host) -> None:

@@ -253,7 +253,7 @@ def test_working_directory_that_others_may_write_to(tmp_path: Path) -> None:
     workspace = tmp_path / "work" / "default"
     workspace.mkdir(parents=True)
     workspace.chmod(0o777)
-    with pytest.raises(BackendError, match="others may write there"):
+    with pytest.raises(BackendError, match="or others may write to its directory default"):
         Host.make(tmp_path / "work").shell("true")
 
 
@@ -377,3 +377,45 @@ def test_a_workload_that_blocks_its_own_notes_is_lost_not_hung(host: Host) -> No
     host.shell("mkdir .nemo/exit.json; exit 0")
     seen = host.end()
     assert seen.phase is Phase.LOST
+
+
+LOCK_UP = "find . -depth -exec chmod 0 {} + 2>/dev/null"
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["chmod -R 755 .", "chmod -R 777 .", "chmod -R a+x .", "chmod -R a-w .", LOCK_UP],
+)
+def test_a_command_may_change_all_modes(host: Host, change: str) -> None:
+    changed = host.root / "changed"
+    script = f"echo first; {change}; touch {changed}; sleep 1.2; echo last"  # the supervisor looks once a second
+    details = host.shell(script)
+    until(changed.exists)
+    assert host.backend.observe(key()).phase is Phase.RUNNING
+    assert host.backend.find(key()) == [key()]
+    seen = host.end()
+    assert (seen.phase, seen.exit_code, seen.stopped) == (Phase.ENDED, 0, None)
+    assert seen.details == {**details, "exit_code": 0}
+    assert host.output() == b"first\nlast\n"
+    host.backend.cleanup(key())
+    assert not host.work().exists()
+
+
+@pytest.mark.parametrize("change", ["chmod -R a-w .", LOCK_UP])
+def test_a_command_that_changed_all_modes_notes_its_end_and_can_be_stopped(host: Host, change: str) -> None:
+    host.shell(f"{change}; exit 3")
+    assert host.end().exit_code == 3
+    other, changed = key(start=1), host.root / "changed"
+    host.shell(f"trap 'exit 5' TERM; {change}; touch {changed}; while :; do sleep 0.01; done", other)
+    until(changed.exists)
+    host.backend.stop(other, 5)
+    seen = host.end(other)
+    assert (seen.exit_code, seen.stopped) == (5, "asked")
+
+
+def test_a_command_that_unpacks_its_own_directory_over_itself_is_to_blame(host: Host) -> None:
+    host.shell("tar cf ../it .; tar xf ../it; sleep 60")
+    seen = until(lambda: found if (found := host.backend.observe(key())).phase is not Phase.RUNNING else None)
+    assert (seen.phase, seen.fault, seen.error) == (Phase.LOST, "user", {"fault": "user"})
+    assert "replaced files of its supervisor" in (seen.message or "")
+    until(lambda: not host.processes(), seconds=5)
