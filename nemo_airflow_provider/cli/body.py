@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-import re
 import shlex
 from collections.abc import Mapping
 from datetime import date
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nemo_airflow_provider.cli import yamltext
 from nemo_airflow_provider.cli.failures import InvalidBody, MissingOptions, UsageError
@@ -35,8 +35,10 @@ _NAME_RULE = (
     "2 to 63 characters: a lower-case letter, then lower-case letters, digits, - @ . + _; no --, and no - at the end"
 )
 _MOST_FILE_BYTES = 8 * 1024 * 1024
-# What begins a value in JSON, and whole strings, since what is in them begins none. An unclosed one ends the text.
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([\[{,:])', re.DOTALL)
+_TOO_LARGE_REMEDY = (
+    "Write it as JSON, which may have more, or put the data into a file or an object store and name that in the "
+    "step's `config`."
+)
 # Below this `profile` would pass for `provider`.
 _NEARNESS = 0.75
 # Comparing takes its time, and who has more keys has not misspelt one.
@@ -138,32 +140,34 @@ def _read(name: str) -> str:
 def _mapping(text: str, where: str, source: str | None = None) -> JsonObject:
     try:
         value = _json(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
         # JSON is YAML too, and the reader of YAML says where a fault is.
-        value = _yaml(text, where, source or where)
+        value = _on_the_wire(_yaml(text, where, source or where, error), where)
     if not isinstance(value, dict):
         raise UsageError(f"{where} must be a JSON or YAML object, not {_kind(value)}.")
+    return value
+
+
+def _on_the_wire(value: Any, where: str) -> Any:
+    """The value of a YAML text, as JSON can say it."""
     try:
         # YAML knows dates, number keys, NaN and loops; the wire does not.
         wire = json.dumps(value, default=_isoformat, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{where} holds something that JSON cannot express: {error}") from error
     try:
-        return dict(json.loads(wire, object_pairs_hook=_unique))
+        return json.loads(wire, object_pairs_hook=_unique)
     except ValueError as error:
         raise UsageError(f"{where} cannot be used: {error}") from error
 
 
 def _json(text: str) -> Any:
-    """JSON of a bearable size.
+    """JSON as strict as the wire; what it stands for is never much larger than its text.
 
-    :raises ValueError: no JSON, or one that YAML has to look at
+    :raises ValueError: no JSON
     :raises RecursionError: too deep
     """
-    begun = (token for token in _JSON_TOKEN.finditer(text) if token[1])
-    if next(islice(begun, yamltext.MOST_VALUES, None), None) is not None:
-        raise ValueError("it may have too many values")
-    return json.loads(text, object_pairs_hook=_unique)
+    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_number)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
@@ -175,15 +179,33 @@ def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
     return found
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no_number(digits)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
 def _isoformat(value: Any) -> str:
     if isinstance(value, date):
         return value.isoformat()
     raise TypeError(f"a {type(value).__name__}")
 
 
-def _yaml(text: str, where: str, source: str) -> Any:
+def _yaml(text: str, where: str, source: str, json_error: Exception) -> Any:
+    """The value of a text that is no JSON.
+
+    :param json_error: why it is none
+    """
     try:
         return yamltext.parse(text, source)
+    except yamltext.TooLarge as error:
+        # Nobody begins YAML with a brace and goes on like this: it is meant as JSON.
+        if text.lstrip().startswith(("{", "[")):
+            raise UsageError(f"{where} cannot be used: as JSON, {json_error}") from error
+        raise UsageError(f"{where} cannot be used: {error}. {_TOO_LARGE_REMEDY}") from error
     except yamltext.Refused as error:
         raise UsageError(f"{where} cannot be used: {error}") from error
     except ValueError as error:

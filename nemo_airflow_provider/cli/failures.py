@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from nemo_airflow_provider.cli.session import ExpiredToken, Session
@@ -168,8 +169,7 @@ def _api_lines(error: ApiError, session: Session) -> list[str]:
 
 def _api_hint(error: ApiError, session: Session) -> str | None:
     if error.status >= 500:
-        wrong_file = error.status == 503 and _CONFIGURATION_ERROR.match(error.text)
-        return _CONFIGURATION_HINT if wrong_file else _SERVER_HINT
+        return _unavailable_hint(error.detail) if error.status == 503 else _SERVER_HINT
     if error.status == 401:
         refused_login = error.url.endswith(LOGIN_PATH)
         return "Check user name and password." if refused_login else login_hint(session)
@@ -186,6 +186,13 @@ def _api_hint(error: ApiError, session: Session) -> str | None:
         profiles = "See nemo jobs list-execution-profiles. " if "execution profile" in error.text else ""
         return f"{profiles}Correct this in the job and create it again."
     return _HINTS.get(error.status)
+
+
+def _unavailable_hint(detail: Any) -> str | None:
+    # The jobs API says itself what is away and what to do, and a gateway before it has no `detail` at all.
+    if not isinstance(detail, str):
+        return _SERVER_HINT
+    return _CONFIGURATION_HINT if _CONFIGURATION_ERROR.match(detail) else None
 
 
 def login_hint(session: Session) -> str:

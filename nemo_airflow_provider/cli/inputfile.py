@@ -9,18 +9,22 @@ import stat
 import sys
 from pathlib import Path
 
+from nemo_airflow_provider.errors import NemoJobsError
+
 _WRITER_MILLISECONDS = 500
 
 
-class UnreadableFile(Exception):
-    """There is nothing to read there; the text is the reason alone."""
+class UnreadableFile(NemoJobsError):
+    """There is nothing to read there; the text is the reason alone, for a sentence of the caller's."""
+
+    exit_code = 2
 
 
 def read_text(path: Path, *, limit_bytes: int) -> str:
     """A file's UTF-8 text, with or without a byte order mark.
 
     :raises FileNotFoundError: it is not there
-    :raises UnreadableFile: not readable, too large, no text, or a pipe that nobody writes to
+    :raises UnreadableFile: not readable, too large, no text, or a pipe that nothing comes from
     """
     try:
         content = _read(path, limit_bytes + 1)
@@ -67,7 +71,7 @@ def _first_byte(pipe: int) -> bytes:
     except BlockingIOError:
         return b""
     if not start:
-        raise UnreadableFile("it is a pipe, and nothing writes to it")
+        raise UnreadableFile("it is a pipe, and nothing came from it")
     return start
 
 

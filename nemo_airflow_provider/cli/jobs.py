@@ -11,6 +11,7 @@ from nemo_airflow_provider.cli import filters, params
 from nemo_airflow_provider.cli.calls import Call
 from nemo_airflow_provider.cli.output import Listing, ListOptions, show_entity
 from nemo_airflow_provider.cli.session import Session
+from nemo_airflow_provider.client.errors import BadAnswer
 from nemo_airflow_provider.client.transport import JsonObject
 
 app = typer.Typer(name="jobs", help="Create, watch and end jobs.", no_args_is_help=True)
@@ -98,7 +99,10 @@ def show_pages(session: Session, call: Call, listing: Listing, *, all_pages: boo
             rows += answer["data"]
         if not _has_next(answer):
             break
-        answer = _whole(call.with_keywords(page=answer["pagination"]["page"] + 1).make(session), keys)
+        following = _page_number(answer) + 1
+        answer = _whole(call.with_keywords(page=following).make(session), keys)
+        if _page_number(answer) != following:
+            raise BadAnswer(f"page {following} was asked for, and the server gave page {_page_number(answer)}")
     if not listing.streams:
         listing.show({**answer, "data": rows, "pagination": _one_page(answer, len(rows))}, rows)
 
@@ -109,8 +113,13 @@ def _whole(answer: JsonObject, keys: tuple[str, ...]) -> JsonObject:
 
 
 def _has_next(answer: JsonObject) -> bool:
-    pagination = answer.get("pagination") or {}
-    return int(pagination.get("page", 1)) < int(pagination.get("total_pages", 1))
+    total: int = (answer.get("pagination") or {}).get("total_pages", 1)
+    return _page_number(answer) < total
+
+
+def _page_number(answer: JsonObject) -> int:
+    number: int = (answer.get("pagination") or {}).get("page", 1)
+    return number
 
 
 def _one_page(answer: JsonObject, rows: int) -> JsonObject:

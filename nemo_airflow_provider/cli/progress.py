@@ -24,6 +24,7 @@ from nemo_airflow_provider.client.watch import (
 
 INTERRUPTED = 130
 
+_NO_TIME = "--:--:--"
 _MOST_DETAILS = 6
 # Where a step runs is for `get-status`.
 _PLACES = ("pid", "pgid")
@@ -33,8 +34,7 @@ _COLOURS = {"completed": "green", "error": "red", "cancelled": "red", "paused": 
 
 def log_line(row: JsonObject) -> str:
     """`[local time] step/task | message` of one row of a log page."""
-    moment = parse_moment(str(row.get("timestamp")))
-    clock = moment.astimezone().strftime("%H:%M:%S") if moment else "--:--:--"
+    clock = _local_time(str(row.get("timestamp")))
     scope = "/".join(str(part) for part in (row.get("job_step"), row.get("job_task")) if part)
     return f"[{clock}] {scope} | {row.get('message', '')}" if scope else f"[{clock}] {row.get('message', '')}"
 
@@ -49,11 +49,19 @@ def print_log_lines(rows: Iterable[JsonObject], stream: TextIO) -> None:
         write(stream, text)
 
 
-def details_text(details: Mapping[str, Any] | None) -> str:
-    """Up to six `key=value` of the details that are scalar and not empty."""
+def _local_time(moment: str) -> str:
+    parsed = parse_moment(moment)
+    try:
+        return parsed.astimezone().strftime("%H:%M:%S") if parsed else _NO_TIME
+    except (OverflowError, ValueError):  # the first or last day of the calendar, which is another one here
+        return _NO_TIME
+
+
+def details_text(details: Any) -> str:
+    """Up to six `key=value` of the details that are scalar and not empty; nothing if they are no object."""
     shown = [
         f"{key}={value}"
-        for key, value in (details or {}).items()
+        for key, value in _mapping(details).items()
         if value not in (None, "") and isinstance(value, str | int | float)
     ]
     return " ".join(shown[:_MOST_DETAILS])
@@ -61,9 +69,13 @@ def details_text(details: Mapping[str, Any] | None) -> str:
 
 def status_text(status: JsonObject) -> str:
     """The status and the details worth a line."""
-    details = status.get("status_details") or {}
+    details = _mapping(status.get("status_details"))
     told = {key: value for key, value in details.items() if key not in _PLACES and not key.endswith(_PLACE_ENDINGS)}
     return f"{status['status']} {details_text(told)}".rstrip()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 class WatchView:

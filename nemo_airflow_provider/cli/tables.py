@@ -50,7 +50,7 @@ def distance(moment: str, now: datetime) -> str:
     then = parse_moment(moment)
     if then is None:
         return moment
-    seconds = int((now - then.astimezone(UTC)).total_seconds())
+    seconds = int((now - then).total_seconds())
     ahead = seconds < 0
     seconds = abs(seconds)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
@@ -63,12 +63,12 @@ def distance(moment: str, now: datetime) -> str:
 
 
 def parse_moment(text: str) -> datetime | None:
-    """An ISO 8601 moment with a zone (UTC where it has none); None for anything else."""
+    """An ISO 8601 moment in UTC, as which it counts if it has no zone; None for anything else."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (OverflowError, ValueError):
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def as_csv(columns: Sequence[str], body: Cells) -> str:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import yaml
 
 #: Values and keys of a document, each alias counted as all that it stands for.
-MOST_VALUES = 100_000
+_MOST_VALUES = 100_000
 _MOST_CHARACTERS = 8 * 1024 * 1024
 _MOST_LEVELS = 100
 #: PyYAML takes quadratic time for the digits of `1:1:1:…`.
@@ -19,6 +19,10 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 class Refused(ValueError):
     """YAML, but not to be used: too large, or its reader could only guess what was meant. The text names the line."""
+
+
+class TooLarge(Refused):
+    """What it stands for has more values or characters than are read of YAML."""
 
 
 def parse(text: str, source: str) -> Any:
@@ -119,11 +123,11 @@ def _check_size(document: _Document, line: int) -> None:
     if len(document.around) > _MOST_LEVELS:
         raise Refused(f"it is nested more than {_MOST_LEVELS} levels deep (line {line})")
     for amount, most, what in (
-        (document.values, MOST_VALUES, "values"),
+        (document.values, _MOST_VALUES, "values"),
         (document.characters, _MOST_CHARACTERS, "characters"),
     ):
         if amount > most:
-            raise Refused(f"it has more than {most:,} {what}, with its aliases written out (line {line})")
+            raise TooLarge(f"it has more than {most:,} {what}, with its aliases written out (line {line})")
 
 
 def _check_nodes(root: yaml.Node) -> None:

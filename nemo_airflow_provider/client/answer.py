@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.client.address import without_credentials
@@ -13,26 +14,72 @@ from nemo_airflow_provider.client.errors import ApiError, BadAnswer
 if TYPE_CHECKING:
     import httpx
 
+#: The one coding that `read` takes besides none; for the header `Accept-Encoding`.
+CODING = "gzip"
+_CODINGS = frozenset({CODING, "x-gzip"})
+_NO_CODINGS = frozenset({"", "identity"})
+_GZIP_FORMAT = 16 + zlib.MAX_WBITS
+_PIECE_BYTES = 1024 * 1024
 _MOST_BYTES = 64 * 1024 * 1024
+#: A job may be nested 100 levels deep; YAML is written with four function calls a level, of the 1000 there are.
+_MOST_LEVELS = 150
 _LONGEST_WAIT_SECONDS = 60.0
 
 
-def read(response: httpx.Response) -> bytes:
+def read(response: httpx.Response, received: Callable[[int], None]) -> bytes:
     """The whole body, decompressed.
 
-    :raises BadAnswer: it is larger than 64 MiB
+    :param received: called with the size of each piece that has arrived
+    :raises BadAnswer: it is larger than 64 MiB, compressed or not, or in a coding that cannot be read
     :raises httpx.RequestError: the connection broke off
     """
-    announced = response.headers.get("content-length", "")
+    pieces = _limited(response, received)
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding in _CODINGS:
+        pieces = _decompressed(response, pieces)
+    elif coding not in _NO_CODINGS:
+        raise _bad(response, f"the answer is coded as {coding!r}, which was not asked for")
     content = bytearray()
-    if not announced.isdecimal() or int(announced) <= _MOST_BYTES:
-        for piece in response.iter_bytes():
-            content += piece
-            if len(content) > _MOST_BYTES:
-                break
-        else:
-            return bytes(content)
-    raise _bad(response, f"the answer is larger than {_MOST_BYTES // 1024**2} MiB; ask for fewer rows or lines at once")
+    for piece in pieces:
+        content += piece
+        if len(content) > _MOST_BYTES:
+            raise _too_large(response)
+    return bytes(content)
+
+
+def _limited(response: httpx.Response, received: Callable[[int], None]) -> Iterator[bytes]:
+    """The body as it travels. Its size counts too: there is compressed data without end that nothing comes out of."""
+    announced = response.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > _MOST_BYTES:
+        raise _too_large(response)
+    size = 0
+    for piece in response.iter_raw():
+        received(len(piece))
+        size += len(piece)
+        if size > _MOST_BYTES:
+            raise _too_large(response)
+        yield piece
+
+
+def _decompressed(response: httpx.Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """In pieces of at most 1 MiB. The HTTP library would give all that stands behind a piece at once."""
+    gzip = zlib.decompressobj(_GZIP_FORMAT)
+    is_empty = True
+    for piece in pieces:
+        is_empty = False
+        plain = None
+        # A full piece may have left something inside, also when its input is used up.
+        while plain is None or piece or len(plain) == _PIECE_BYTES:
+            try:
+                plain = gzip.decompress(piece, _PIECE_BYTES)
+            except zlib.error as error:
+                raise _damaged(response) from error
+            yield plain
+            piece = gzip.unconsumed_tail
+        if gzip.unused_data:
+            raise _damaged(response)
+    if not is_empty and not gzip.eof:
+        raise _damaged(response)
 
 
 def parsed(response: httpx.Response, content: bytes) -> Any:
@@ -43,7 +90,7 @@ def parsed(response: httpx.Response, content: bytes) -> Any:
     if response.status_code == 204 or not content:
         return None
     try:
-        return json.loads(content)
+        return _loaded(content)
     except RecursionError as error:
         raise _bad(response, "the answer is nested too deeply") from error
     except ValueError as error:
@@ -54,7 +101,7 @@ def parsed(response: httpx.Response, content: bytes) -> Any:
 def refusal(response: httpx.Response, content: bytes) -> ApiError:
     """The error that an answer of 400 or above stands for."""
     try:
-        body = json.loads(content)
+        body = _loaded(content)
     except (ValueError, RecursionError):
         body = None
     detail = body.get("detail", body) if isinstance(body, dict) else body
@@ -67,6 +114,31 @@ def refusal(response: httpx.Response, content: bytes) -> ApiError:
         retry={"true": True, "false": False}.get(said),
         retry_after_seconds=_retry_after_seconds(response.headers),
     )
+
+
+def _loaded(content: bytes) -> Any:
+    """JSON that can be printed.
+
+    :raises ValueError: it is no JSON
+    :raises RecursionError: it is nested too deeply
+    """
+    value = json.loads(content)
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        containers = [part for part in level if isinstance(part, dict | list)]
+        if not containers:
+            return value
+        level = [part for each in containers for part in (each.values() if isinstance(each, dict) else each)]
+    raise RecursionError
+
+
+def _too_large(response: httpx.Response) -> BadAnswer:
+    most = f"{_MOST_BYTES // 1024**2} MiB"
+    return _bad(response, f"the answer is larger than {most}; ask for fewer rows or lines at once")
+
+
+def _damaged(response: httpx.Response) -> BadAnswer:
+    return _bad(response, "the compressed answer is damaged")
 
 
 def _bad(response: httpx.Response, message: str) -> BadAnswer:
@@ -92,5 +164,5 @@ def _seconds_until(http_date: str) -> float:
 
     try:
         return parsedate_to_datetime(http_date).timestamp() - time.time()
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return -1.0

@@ -12,6 +12,9 @@ from nemo_airflow_provider.client.transport import Transport
 
 LOGIN_PATH = "/auth/token/cli"
 
+# In seconds since 1970; the calendar of `datetime` ends a little later, in every time zone.
+_LATEST_EXPIRY = 253_000_000_000.0
+
 # What auth managers say that do not hand out tokens for nothing: 400 and 401 of Keycloak's and FAB's, 403 of the
 # simple one with users, 404 and 405 where there is no such route, 422 where it wants a body.
 _NOT_WITHOUT_PASSWORD = frozenset({400, 401, 403, 404, 405, 422})
@@ -46,13 +49,14 @@ def token_for(base_url: str, username: str, password: str, *, certificate_author
 
 
 def expiry(token: str) -> float | None:
-    """Seconds since 1970 at which a JWT ends; None for a token that does not say."""
+    """Seconds since 1970 at which a JWT ends; None for a token that does not say, or names no such moment."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return float(claims["exp"])
-    except (IndexError, ValueError, KeyError, TypeError):
+        seconds = float(claims["exp"])
+    except (IndexError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return seconds if 0 <= seconds <= _LATEST_EXPIRY else None
 
 
 def _token_of(answer: Any, transport: Transport) -> str:

@@ -114,6 +114,8 @@ def describe(detail: Any) -> str:
 
 
 def _describe_one(item: dict[str, Any]) -> str:
-    location = item.get("loc") or []
+    location = item.get("loc")
+    if not isinstance(location, list):
+        location = []
     field = ".".join(str(part) for part in location if part not in ("body", "query"))
     return f"{field}: {item['msg']}" if field else str(item["msg"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from nemo_airflow_provider.client.errors import BadAnswer, ClientError, Unsendable
+from nemo_airflow_provider.client.pages import following, is_log_page, is_page
 from nemo_airflow_provider.client.transport import DEFAULT_BASE_URL, DEFAULT_WORKSPACE, JsonObject, Transport
 
 ROOT = "/apis/jobs/v2"
@@ -60,6 +62,10 @@ class JobsClient:
     def close(self) -> None:
         """Give the connections back."""
         self._transport.close()
+
+    def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """A block whose requests end after that, with `TimedOut` if need be; see `Transport.within`."""
+        return self._transport.within(seconds)
 
     # --- jobs -------------------------------------------------------------------------------------
 
@@ -132,7 +138,11 @@ class JobsClient:
             "tail": tail,
             "page_cursor": page_cursor,
         }
-        return self._page(f"{self._job(name, workspace)}/logs", query)
+        path = f"{self._job(name, workspace)}/logs"
+        page = self._page(path, query)
+        if not is_log_page(page):
+            raise self._misfit("GET", path, "a page of a log")
+        return page
 
     def log_pages(
         self,
@@ -147,9 +157,9 @@ class JobsClient:
         while True:
             page = self.get_logs(name, workspace=workspace, which=which, limit=limit, page_cursor=page_cursor)
             yield page
-            page_cursor = page.get("next_page")
-            if page_cursor is None:
+            if page.get("next_page") is None:
                 return
+            page_cursor = following(page, "next_page", page_cursor)
 
     # --- steps and tasks --------------------------------------------------------------------------
 
@@ -196,10 +206,9 @@ class JobsClient:
 
     def _page(self, path: str, query: Mapping[str, Any]) -> JsonObject:
         answer = self._transport.request("GET", path, query=query)
-        rows = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise self._misfit("GET", path, "an object with a list `data`")
-        return dict(answer)
+        if not is_page(answer):
+            raise self._misfit("GET", path, "a page: an object with a list `data`")
+        return answer
 
     def _misfit(self, method: str, path: str, wanted: str) -> BadAnswer:
         return BadAnswer(f"the answer is not {wanted}", method=method, url=self._transport.display_url + path)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from nemo_airflow_provider.client.errors import ApiError
 from nemo_airflow_provider.client.jobs import EVERY_LINE, JobsClient, LogFilter
+from nemo_airflow_provider.client.pages import following
 from nemo_airflow_provider.client.transport import JsonObject
 
 #: Few requests for a long log, and one answer is not felt on the way.
@@ -51,6 +52,7 @@ class WholeLog:
         self._which = which
         self._limit = limit
         self._first: JsonObject | None = None
+        self._may_begin_anew = True
         self._begin(given=0)
 
     def _begin(self, *, given: int) -> None:
@@ -60,36 +62,42 @@ class WholeLog:
 
     def drain(self) -> Iterator[list[JsonObject]]:
         """See `LineSource`."""
+        # Once, or a server that contradicts itself would be asked for ever.
+        self._may_begin_anew = True
         while True:
             page = self._page()
             rows = page["data"]
             fresh = rows[self._skip :]
-            following = page.get("next_page")
-            if following is None:
+            is_last = page.get("next_page") is None
+            if is_last:
                 self._skip = max(self._skip, len(rows))
             else:
-                self._cursor, self._skip = following, max(0, self._skip - len(rows))
+                self._cursor = following(page, "next_page", self._cursor)
+                self._skip = max(0, self._skip - len(rows))
             self._given += len(fresh)
             if fresh:
                 yield fresh
-            if following is None:
+            if is_last:
                 return
 
     def _page(self) -> JsonObject:
         try:
             page = self._read()
         except ApiError as error:
-            if self._cursor is None or not _cursor_refused(error):
+            if self._cursor is None or not self._may_begin_anew or not _cursor_refused(error):
                 raise
-            self._begin(given=self._given)
-            page = self._read()
+            page = self._read_anew()
         total = page.get("total")
-        if self._cursor is not None and isinstance(total, int) and total < self._given:
-            self._begin(given=self._given)
-            page = self._read()
+        if self._cursor is not None and self._may_begin_anew and isinstance(total, int) and total < self._given:
+            page = self._read_anew()
         if self._cursor is None:
             self._recognise(page)
         return page
+
+    def _read_anew(self) -> JsonObject:
+        self._may_begin_anew = False
+        self._begin(given=self._given)
+        return self._read()
 
     def _recognise(self, page: JsonObject) -> None:
         """Whether the first page is still that of the log that was given so far."""
@@ -137,7 +145,7 @@ class LogEnd:
         """See `LineSource`."""
         window = self._lines if self._total is None else _TAIL_WINDOW_LINES
         page = self._client.get_logs(self._name, workspace=self._workspace, which=self._which, tail=window)
-        total = int(page.get("total") or 0)
+        total = page.get("total") or 0
         if self._total is None:
             wanted = self._lines
         elif total >= self._total:
@@ -153,6 +161,7 @@ class LogEnd:
     def _backwards(self, page: JsonObject, wanted: int) -> list[list[JsonObject]]:
         """The last `wanted` lines from `page` back, newest chunk first."""
         chunks: list[list[JsonObject]] = []
+        cursor: str | None = None
         while True:
             rows = page["data"][-wanted:] if wanted > 0 else []
             if rows:
@@ -160,12 +169,13 @@ class LogEnd:
             wanted -= len(rows)
             if wanted <= 0 or not page.get("prev_page"):
                 return chunks
+            cursor = following(page, "prev_page", cursor)
             page = self._client.get_logs(
                 self._name,
                 workspace=self._workspace,
                 which=self._which,
                 limit=PAGE_LINES,
-                page_cursor=page["prev_page"],
+                page_cursor=cursor,
             )
 
 

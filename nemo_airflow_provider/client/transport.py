@@ -22,6 +22,7 @@ DEFAULT_WORKSPACE = "default"
 
 _TIMEOUT_SECONDS = 60.0
 _CONNECT_TIMEOUT_SECONDS = 5.0
+_READ_MARGIN_SECONDS = 1.0
 _RETRIES = 2
 _FIRST_WAIT_SECONDS = 0.5
 _MOST_REDIRECTS = 20
@@ -35,7 +36,8 @@ class Transport:
     :param base_url: may hold a path prefix
     :param token: sent as Bearer
     :param certificate_authority: path of a PEM bundle to trust instead of the usual ones
-    :param timeout_seconds: for a whole exchange, from the connection to the answer's last byte
+    :param timeout_seconds: for a whole exchange, from the connection to the answer's last byte, and a second more
+        for each 16 KiB that travel
     :param follow_redirects: False where what is sent must not go anywhere else; a redirect is then `BadAnswer`
     :param sleep: called with the seconds between two tries
     :raises CleartextToken: a token, and plain http to another machine
@@ -60,14 +62,14 @@ class Transport:
         # Here and not at the top: a third of the command line's start-up, and `nemo --help` needs none of it.
         import httpx
 
+        from nemo_airflow_provider.client.answer import CODING
         from nemo_airflow_provider.client.tls import trust
 
         self._sleep = sleep
         self._time_limit = TimeLimit(timeout_seconds)
         self._follows_redirects = follow_redirects
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"} if token else None,
-            timeout=httpx.Timeout(timeout_seconds, connect=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS)),
+            headers={"Accept-Encoding": CODING, **({"Authorization": f"Bearer {token}"} if token else {})},
             verify=trust(self.base_url, certificate_authority),
         )
 
@@ -81,6 +83,10 @@ class Transport:
         """Give the connections back."""
         self._http.close()
 
+    def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """A block whose requests end after that, tries and waits between them included, however the answers come."""
+        return self._time_limit.within(seconds)
+
     def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         """The answer's JSON; None for an answer without a body.
 
@@ -91,10 +97,12 @@ class Transport:
         :param query: parameters whose value is None are left out
         :raises ClientError: see there
         """
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, stop_before_delay
 
         retrying = Retrying(
-            stop=stop_after_attempt(1 + _RETRIES) | stop_after_delay(self._time_limit.seconds),
+            stop=stop_after_attempt(1 + _RETRIES)
+            | stop_after_delay(self._time_limit.seconds)
+            | stop_before_delay(self._time_limit.seconds_left),
             wait=_wait_seconds,
             retry=retry_if_exception(_may_repeat),
             sleep=self._sleep,
@@ -109,16 +117,18 @@ class Transport:
 
         request = self._build(method, path, query, body)
         url = without_credentials(str(request.url))
-        with self._time_limit.exchange() as exchange:
+        if self._time_limit.seconds_left <= 0:
+            raise TimedOut("no time is left for the request", method=method, url=url)
+        with self._time_limit.exchange(sent_bytes=len(request.content)) as exchange:
             request.extensions["trace"] = exchange.trace
             try:
                 with contextlib.closing(self._send(request)) as response:
-                    content = answer.read(response)
+                    content = answer.read(response, exchange.received)
             except httpx.RequestError as error:
                 raise self._failure(error, exchange, method, url) from error
             # The end of a body without a length is that of the connection, whoever ends it.
             if exchange.is_over:
-                raise self._too_slow(method, url)
+                raise _too_slow(exchange, method, url)
         if response.status_code >= 400:
             raise answer.refusal(response, content)
         if response.next_request is not None:
@@ -127,16 +137,31 @@ class Transport:
         return answer.parsed(response, content)
 
     def _build(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> httpx.Request:
+        import httpx
+
         try:
             return self._http.build_request(
                 method,
                 self.base_url + path,
                 params={key: value for key, value in (query or {}).items() if value is not None},
                 json=body,
+                timeout=self._timeout(),
             )
+        except httpx.InvalidURL as error:
+            raise Unsendable(f"the request cannot be sent: {error}") from error
         except UnicodeEncodeError as error:
             excerpt = error.object[max(0, error.start - _EXCERPT_CHARACTERS) : error.end + _EXCERPT_CHARACTERS]
             raise Unsendable(f"the request holds something that is not Unicode text: {excerpt!r}") from error
+
+    def _timeout(self) -> httpx.Timeout:
+        """Limits of the single steps, as far as the time limit of the exchange does not see to them."""
+        import httpx
+
+        limit = self._time_limit
+        # A connection that is not open yet cannot be cut.
+        connect = max(0.0, min(limit.seconds, limit.seconds_left, _CONNECT_TIMEOUT_SECONDS))
+        # A little more for a read: who sends nothing at all has exceeded the limit of the exchange before.
+        return httpx.Timeout(limit.seconds + _READ_MARGIN_SECONDS, connect=connect)
 
     def _send(self, request: httpx.Request) -> httpx.Response:
         """The answer without its body. The HTTP library would read the bodies of redirects, of any size."""
@@ -157,21 +182,23 @@ class Transport:
 
         if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
             return TimedOut(_cause(error), method=method, url=url)
-        if exchange.is_over or isinstance(error, httpx.TimeoutException):
-            return self._too_slow(method, url)
-        if isinstance(error, httpx.DecodingError):
-            return BadAnswer(_cause(error), method=method, url=url)
+        if exchange.is_over:
+            return _too_slow(exchange, method, url)
+        if isinstance(error, httpx.TimeoutException):
+            message = f"the answer stopped: nothing more came for {self._time_limit.seconds:g} seconds"
+            return TimedOut(message, method=method, url=url, sent=True)
         sent = not isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol)
         return ConnectionFailed(_cause(error), method=method, url=url, sent=sent)
-
-    def _too_slow(self, method: str, url: str) -> TimedOut:
-        message = f"the whole answer did not come within {self._time_limit.seconds:g} seconds"
-        return TimedOut(message, method=method, url=url, sent=True)
 
 
 def _check_token(token: str) -> None:
     if not token.isascii() or not token.isprintable():
         raise Unsendable("the token has a character that cannot be sent, such as a line end; get it anew")
+
+
+def _too_slow(exchange: Exchange, method: str, url: str) -> TimedOut:
+    message = f"the whole answer did not come within {round(exchange.allowed_seconds, 1):g} seconds"
+    return TimedOut(message, method=method, url=url, sent=True)
 
 
 def _cause(error: Exception) -> str:

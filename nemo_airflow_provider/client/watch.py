@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from nemo_airflow_provider.client.errors import ApiError, ClientError, ConnectionFailed
 from nemo_airflow_provider.client.jobs import JobsClient
 from nemo_airflow_provider.client.loglines import LineSource
+from nemo_airflow_provider.client.pace import BackOff, Poll
 from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.errors import NemoJobsError
 
@@ -18,11 +20,6 @@ FINAL_STATUSES = frozenset({"completed", "error", "cancelled"})
 END_STATUSES = FINAL_STATUSES | {"paused"}
 
 _TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
-_FASTEST_POLL_SECONDS = 0.3
-_SLOWEST_POLL_SECONDS = 3.0
-_POLL_GROWTH = 1.5
-_SHORTEST_BACK_OFF_SECONDS = 1.0
-_LONGEST_BACK_OFF_SECONDS = 30.0
 _FINAL_DRAIN_FAILURES = 3
 #: A log may grow as fast as it is read; the status is looked at meanwhile.
 _LONGEST_DRAIN_SECONDS = 3.0
@@ -79,7 +76,7 @@ class Watch:
     :param history: whether lines that are there at the first look count
     :param end_statuses: where to stop
     :param poll_interval_seconds: time between two looks; None: from 0.3 s while things happen to 3 s when not
-    :param timeout_seconds: give up after that long
+    :param timeout_seconds: give up after that long, also in the middle of a request of `client`
     """
 
     def __init__(
@@ -102,12 +99,12 @@ class Watch:
         self._lines = lines
         self._discard = not history
         self._end_statuses = end_statuses
-        self._poll = _Poll(poll_interval_seconds)
+        self._poll = Poll(poll_interval_seconds)
         self._clock = clock
         self._sleep = sleep
-        self._deadline = None if timeout_seconds is None else clock() + timeout_seconds
-        self._status_trouble = _BackOff(self._poll)
-        self._log_trouble = _BackOff(self._poll)
+        self._deadline = math.inf if timeout_seconds is None else clock() + timeout_seconds
+        self._status_trouble = BackOff(self._poll)
+        self._log_trouble = BackOff(self._poll)
 
     def events(self) -> Iterator[Event]:
         """What happens, as it happens; ends with `JobEnded`.
@@ -145,7 +142,8 @@ class Watch:
     def _look(self) -> Generator[Event, None, JsonObject | None]:
         """The job's status; None after waiting because it could not be had."""
         try:
-            status = self._client.get_job_status(self._name, workspace=self._workspace)
+            with self._client.within(self._seconds_left):
+                status = self._client.get_job_status(self._name, workspace=self._workspace)
         except ClientError as error:
             if not _is_transient(error):
                 raise
@@ -167,7 +165,8 @@ class Watch:
             return None
         began = self._clock()
         try:
-            for rows in self._lines.drain():
+            drain = self._lines.drain()
+            while (rows := self._next(drain)) is not None:
                 self._poll.quicken()
                 if not self._discard:
                     yield LogLines(rows)
@@ -184,57 +183,22 @@ class Watch:
         self._log_trouble.over()
         return None
 
+    def _next(self, drain: Iterator[list[JsonObject]]) -> list[JsonObject] | None:
+        with self._client.within(self._seconds_left):
+            return next(drain, None)
+
     def _wait(self, seconds: float) -> Iterator[Event]:
-        if self._deadline is not None:
-            seconds = min(seconds, max(0.0, self._deadline - self._clock()))
+        seconds = min(seconds, self._seconds_left)
         yield Waiting(seconds)
         self._sleep(seconds)
 
-    def _check_deadline(self) -> None:
-        if self._deadline is not None and self._clock() >= self._deadline:
-            raise WatchTimeout(f"Timed out watching job {self._name!r}")
-
-
-class _Poll:
-    """Time between two looks."""
-
-    def __init__(self, fixed_seconds: float | None) -> None:
-        self._fixed = fixed_seconds
-        self._next = _FASTEST_POLL_SECONDS
-
     @property
-    def fixed_seconds(self) -> float | None:
-        return self._fixed
+    def _seconds_left(self) -> float:
+        return max(0.0, self._deadline - self._clock())
 
-    def quicken(self) -> None:
-        self._next = _FASTEST_POLL_SECONDS
-
-    def next_seconds(self) -> float:
-        if self._fixed is not None:
-            return self._fixed
-        seconds = self._next
-        self._next = min(seconds * _POLL_GROWTH, _SLOWEST_POLL_SECONDS)
-        return seconds
-
-
-class _BackOff:
-    """Waits twice as long after each failure in a row, and says the same thing once."""
-
-    def __init__(self, poll: _Poll) -> None:
-        self._shortest = max(poll.fixed_seconds or 0.0, _SHORTEST_BACK_OFF_SECONDS)
-        self._longest = max(self._shortest, _LONGEST_BACK_OFF_SECONDS)
-        self.over()
-
-    def over(self) -> None:
-        self._seconds = self._shortest
-        self._said: str | None = None
-
-    def again(self, message: str) -> tuple[str | None, float]:
-        """(what to say, None if it was said before; seconds to wait)."""
-        seconds = self._seconds
-        self._seconds = min(seconds * 2, self._longest)
-        said, self._said = self._said, message
-        return (None if said == message else message), seconds
+    def _check_deadline(self) -> None:
+        if self._seconds_left == 0:
+            raise WatchTimeout(f"Timed out watching job {self._name!r}")
 
 
 def _is_transient(error: ClientError) -> bool:

@@ -19,6 +19,7 @@ from nemo_airflow_provider.client import (
     LogEnd,
     LogLines,
     StatusChanged,
+    Unsendable,
     Waiting,
     Watch,
     WatchTimeout,
@@ -382,6 +383,18 @@ class TestWatch:
         server.on("GET", f"{JOB}/status", detail(403, "no"))
         with pytest.raises(ApiError):
             list(Watch(client, "pz-1").events())
+
+
+@pytest.mark.parametrize("filter", ["x" * 100_000, "\u20ac" * 30_000])
+def test_a_query_that_is_too_long_for_a_url(filter: str, server: FakeServer, client: JobsClient) -> None:
+    with pytest.raises(Unsendable, match="^the request cannot be sent: .*URL"):
+        client.list_jobs(filter=filter)
+    assert server.seen == []
+
+
+def test_a_base_url_with_a_control_character() -> None:
+    with JobsClient("http://127.0.0.1:1/\x01") as client, pytest.raises(Unsendable, match="cannot be sent: .*URL"):
+        client.list_jobs()
 
 
 def test_pages_and_filters_travel(server: FakeServer, client: JobsClient) -> None:
