@@ -20,7 +20,8 @@ def _close_idle_connections() -> None:
     """Close the pooled database connections, of which a child would hold a copy as long as it lives.
 
     A scheduler that is killed in the middle of a transaction would leave its locks to its workers: the database
-    takes a connection for lost when nobody holds it any more.
+    takes a connection for lost when nobody holds it any more. One that is in use at the moment of the fork is not in
+    the pool, and the child still inherits it.
     """
     if settings.engine is not None:
         settings.engine.dispose()

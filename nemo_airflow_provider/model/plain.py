@@ -15,6 +15,8 @@ MAX_DEPTH = 100
 #: Airflow hands a run's conf to its tasks as MessagePack, which has no other integers; and Postgres' jsonb gives a
 #: float that large back as an integer.
 _LEAST, _MOST = -(2**63), 2**64 - 1
+#: Characters of a place that are told: keys are as long as somebody likes.
+_MAX_PLACE = 1000
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
@@ -50,7 +52,11 @@ def _first(reasons: Iterable[str | None]) -> str | None:
 
 
 def _told(path: tuple[str, ...], reason: str) -> str:
-    return f"'{'.'.join(path)}' holds {reason}" if path else f"it holds {reason}"
+    if not path:
+        return f"it holds {reason}"
+    place = ".".join(path)
+    shown = place if len(place) <= _MAX_PLACE else f"{place[: _MAX_PLACE - 1]}…"
+    return f"'{shown}' holds {reason}"
 
 
 def _flaw_of(item: Any) -> str | None:

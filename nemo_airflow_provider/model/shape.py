@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.spec import MAX_STEPS
+from nemo_airflow_provider.model.limits import MAX_STEPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, FailFast, Field, field_validator, model_validator
-from pydantic_core import PydanticKnownError
+from pydantic import BaseModel, BeforeValidator, FailFast, Field, field_validator, model_validator
 
 from nemo_airflow_provider.model import names
-
-#: Each step is a task of one DAG. Beside a job of 200 every other job took 6 s longer, beside one of 100 it was 1 s.
-MAX_STEPS = 100
-
-
-def _name(value: str) -> str:
-    # In pydantic's words, but not with its `pattern`: `$` would let a line end pass.
-    if not names.is_name(value):
-        raise PydanticKnownError("string_pattern_mismatch", {"pattern": names.NAME_PATTERN})
-    return value
-
-
-Name = Annotated[str, AfterValidator(_name)]
-
-#: Of a list whose length nobody limits the first wrong item is told: a report on each of a million takes a minute.
-Words = Annotated[list[str], FailFast()]
+from nemo_airflow_provider.model.limits import Name, NotTooMany, Words
 
 
 class _Wire(BaseModel):
@@ -178,19 +162,10 @@ class StepSpec(_Wire):
     lifecycle: Lifecycle = Field(default_factory=Lifecycle)
 
 
-def _not_too_many(value: Any) -> Any:
-    # Before each of them is looked at: what is wrong with a hundred thousand steps would fill the answer.
-    if isinstance(value, list) and len(value) > MAX_STEPS:
-        raise ValueError(
-            f"A job has at most {MAX_STEPS} steps, and this one has {len(value)}. Split it into several jobs."
-        )
-    return value
-
-
 class PlatformSpec(_Wire):
     """The ordered steps of a job."""
 
-    steps: Annotated[list[StepSpec], BeforeValidator(_not_too_many)]
+    steps: Annotated[list[StepSpec], NotTooMany]
     secrets: Annotated[list[Secret] | None, FailFast()] = None
 
     @model_validator(mode="after")

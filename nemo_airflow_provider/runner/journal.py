@@ -88,14 +88,15 @@ class Journal:
         assert record.handle is not None
         record.handle.state = "submitted"
         record.started_at = record.started_at or self._clock()
-        self._update(Status.ACTIVE, "Job is running", details, task_name)
+        self._update(self._reached(Status.ACTIVE), self._details("Job is running", details), task_name)
 
     def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
         """Publish what was seen, if it differs from what was published."""
         record = self._record
+        reached = self._reached(status)
         wanted = self._details(message, details)
-        if self._dirty or record.status is not status or wanted != record.status_details:
-            self._update(status, message, details, task_name)
+        if self._dirty or reached is not record.status or wanted != record.status_details:
+            self._update(reached, wanted, task_name)
 
     def conclude(self, outcome: Outcome, task_name: str | None, error_stack: str | None = None) -> None:
         """Write the terminal record; insists until it is stored.
@@ -180,17 +181,19 @@ class Journal:
         """The record's `status_details` with what is new."""
         return {**self._record.status_details, **cleaned({**(details or {}), "message": message})}
 
-    def _update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
+    def _reached(self, status: Status) -> Status:
+        """The status after one was seen that may not follow: the old one."""
+        return status if may_follow(self._record.status, status) else self._record.status
+
+    def _update(self, status: Status, details: dict[str, Any], task_name: str) -> None:
         record = self._record
-        moment = self._clock()
-        if may_follow(record.status, status):
-            record.status = status
-        record.status_details = self._details(message, details)
-        record.updated_at = moment
+        record.status = status
+        record.status_details = details
+        record.updated_at = self._clock()
         if task := record.task(task_name):
-            task.status = record.status
-            task.status_details = dict(record.status_details)
-            task.updated_at = moment
+            task.status = status
+            task.status_details = dict(details)
+            task.updated_at = record.updated_at
         self._publish()
 
     def _publish(self) -> None:

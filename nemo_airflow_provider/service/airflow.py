@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -48,7 +48,7 @@ _SHAPE_SECONDS = 30.0
 #: For one call of Airflow's API: whoever waits for it may hold a job's lock.
 _CALL_SECONDS = 60.0
 
-#: What Airflow answers, with status 500, for a database that is locked or away; which one is in its log only.
+#: What Airflow answers, with status 500, for a database that is locked, away or broken; which one its log says alone.
 _DATABASE_ERROR = "Database error"
 
 
@@ -98,9 +98,10 @@ class AirflowGateway:
     @asynccontextmanager
     async def name_lock(self, workspace: str, name: str) -> AsyncIterator[None]:
         """See `Gateway`."""
-        with outage.told():
-            async with name_lock(workspace, name, settings.storage()):
-                yield
+        async with AsyncExitStack() as held:
+            with outage.told():
+                await held.enter_async_context(name_lock(workspace, name, settings.storage()))
+            yield
 
     async def ensure_shape(self, dag_id: str, value: str) -> None:
         """See `Gateway`."""
@@ -219,7 +220,7 @@ def _refusal(answer: httpx.Response) -> NemoJobsError:
     except (ValueError, AttributeError):
         detail = None
     if isinstance(detail, dict) and detail.get("reason") == _DATABASE_ERROR:
-        return outage.unavailable(done=not outage.is_sqlite())
+        return outage.refused()
     # Anything but a sentence is a report of the database or of a validator: not for who asked, and not the wire's form.
     text = f": {detail}" if isinstance(detail, str) else ". Its log says why."
     return kinds.get(answer.status_code, NemoJobsError)(f"Airflow answered {answer.status_code}{text}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,15 @@ from nemo_airflow_provider.model.record import DELETED_KEY, INTENT_KEY, Intent, 
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
+from nemo_airflow_provider.service.away import DatabaseAway, advised
 from nemo_airflow_provider.service.gateway import Caller, Gateway, Right
 from nemo_airflow_provider.service.lookup import Lookup
 from nemo_airflow_provider.service.view import JobView
 
 #: Between the record of a completed step and Airflow's word for it lie 0.1 to 0.3 s.
 _END_SECONDS = 3.0
+
+_UNCHANGED_TEXT = "Nothing was changed; try again."
 
 
 class Control:
@@ -58,23 +61,27 @@ class Control:
         :raises NotFound: no such job
         :raises Forbidden: not this caller's to cancel
         """
-        async with self._held(Right.UPDATE, workspace, identifier) as view:
-            if view.status.terminal:
-                return render.job(view)
-            if view.status is not Status.CANCELLING:
-                await run_in_threadpool(self._write_intent, view, Action.CANCEL)
-        view = await self._past_an_end(workspace, view.id)
-        if not view.status.terminal and view.waits:
-            view = await self._end_waiting(view)
-        return render.job(view)
+        with advised(_look_text(identifier)):
+            async with self._held(Right.UPDATE, workspace, identifier) as view:
+                if view.status.terminal:
+                    return render.job(view)
+                if view.status is not Status.CANCELLING:
+                    steps = [names.task_id_of(step.name) for step in view.spec.platform_spec.steps]
+                    await run_in_threadpool(self._write, view, steps, INTENT_KEY, self._intent(view, Action.CANCEL))
+            view = await self._past_an_end(workspace, view.id)
+            if not view.status.terminal and view.waits:
+                view = await self._end_waiting(view)
+            return render.job(view)
 
     @asynccontextmanager
     async def _held(self, right: Right, workspace: str, identifier: str) -> AsyncIterator[JobView]:
         """The job under its name's lock: the one that the right was asked for, whatever took the name before."""
-        name = (await run_in_threadpool(self._lookup.job, workspace, identifier)).name
-        async with self._gateway.name_lock(workspace, name):
-            view = await run_in_threadpool(self._lookup.job, workspace, identifier)
-            await run_in_threadpool(self._access.require, right, workspace, view.run.dag_id)
+        async with AsyncExitStack() as held:
+            with advised(_UNCHANGED_TEXT):
+                name = (await run_in_threadpool(self._lookup.job, workspace, identifier)).name
+                await held.enter_async_context(self._gateway.name_lock(workspace, name))
+                view = await run_in_threadpool(self._lookup.job, workspace, identifier)
+                await run_in_threadpool(self._access.require, right, workspace, view.run.dag_id)
             yield view
 
     async def _past_an_end(self, workspace: str, identifier: str) -> JobView:
@@ -95,12 +102,18 @@ class Control:
             return view
         return await run_in_threadpool(self._lookup.job, view.workspace, view.id)
 
-    def _write_intent(self, view: JobView, action: Action) -> None:
-        intent = Intent(action=action, by=self._caller.name, at=now(), clear_number=view.run.clear_number).model_dump(
-            mode="json"
-        )
-        task_ids = [names.task_id_of(step.name) for step in view.spec.platform_spec.steps]
-        self._gateway.write_value(view.run, task_ids, INTENT_KEY, intent)
+    def _intent(self, view: JobView, action: Action) -> dict[str, Any]:
+        intent = Intent(action=action, by=self._caller.name, at=now(), clear_number=view.run.clear_number)
+        return intent.model_dump(mode="json")
+
+    def _write(self, view: JobView, task_ids: Sequence[str], key: str, value: Any) -> None:
+        """The only thing a request writes here, and all of it in one session."""
+        try:
+            self._gateway.write_value(view.run, task_ids, key, value)
+        except DatabaseAway as error:
+            if not error.undone:
+                raise
+            raise error.advising(_UNCHANGED_TEXT) from error
 
     async def delete(self, workspace: str, identifier: str) -> None:
         """Hide a job that is over, free its name and remove its log.
@@ -109,13 +122,18 @@ class Control:
         :raises Forbidden: not this caller's to delete
         :raises Conflict: it is not over
         """
-        async with self._held(Right.DELETE, workspace, identifier) as view:
-            if not view.status.terminal:
-                raise Conflict(
-                    f"Cannot delete job '{view.name}' while it is '{view.status}'. Cancel the job and wait for it "
-                    "to reach a terminal state before deleting."
-                )
-            first = names.task_id_of(view.spec.platform_spec.steps[0].name)
-            mark = {"by": self._caller.name, "at": now().isoformat()}
-            await run_in_threadpool(self._gateway.write_value, view.run, [first], DELETED_KEY, mark)
+        with advised(_look_text(identifier)):
+            async with self._held(Right.DELETE, workspace, identifier) as view:
+                if not view.status.terminal:
+                    raise Conflict(
+                        f"Cannot delete job '{view.name}' while it is '{view.status}'. Cancel the job and wait for it "
+                        "to reach a terminal state before deleting."
+                    )
+                first = names.task_id_of(view.spec.platform_spec.steps[0].name)
+                mark = {"by": self._caller.name, "at": now().isoformat()}
+                await run_in_threadpool(self._write, view, [first], DELETED_KEY, mark)
         await run_in_threadpool(remove_run, self._storage, workspace, view.key)
+
+
+def _look_text(identifier: str) -> str:
+    return f"The change may have been stored: look at job '{identifier}' before you try again."

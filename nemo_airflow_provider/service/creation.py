@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import string
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from itertools import count
 from typing import Any
 
@@ -19,6 +20,7 @@ from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.profiles import ProfileSet
 from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
+from nemo_airflow_provider.service.away import advised
 from nemo_airflow_provider.service.gateway import Caller, Gateway, Right, RunState
 from nemo_airflow_provider.service.lookup import holder_of
 from nemo_airflow_provider.service.view import JobView
@@ -48,10 +50,29 @@ class Creation:
         :return: the Job object in status `created`
         :raises InvalidJob: it cannot run as written
         :raises Conflict: the name is taken, or a secret cannot be had
-        :raises Unavailable: Airflow cannot take it now; nothing was created
+        :raises Unavailable: Airflow cannot take it now; the text says whether the job may have been created
         """
-        await run_in_threadpool(self._access.enter_to_create, workspace)
         name = request.name or _make_name(request.source)
+        with advised(f"Look whether job '{name}' was created before you try again."):
+            async with AsyncExitStack() as held:
+                with advised("No job was created; try again."):
+                    spec, warnings = await self._admitted(workspace, name, request, given)
+                    dag_id = await self._dag_of(workspace, spec)
+                    await held.enter_async_context(self._gateway.name_lock(workspace, name))
+                    run_id = await run_in_threadpool(self._free_run_id, workspace, name)
+                conf = spec.model_dump(mode="json") | ({"warnings": warnings} if warnings else {})
+                try:
+                    row = await self._gateway.trigger(self._caller, dag_id, run_id, conf)
+                except Conflict:
+                    # Airflow's own door knows no lock of ours: somebody took the run id there a moment ago.
+                    raise _taken_error(workspace, name) from None
+        return render.job(JobView(row, RunState(), spec, row.run_after, tuple(warnings)), Status.CREATED)
+
+    async def _admitted(
+        self, workspace: str, name: str, request: JobRequest, given: Mapping[str, Any]
+    ) -> tuple[JobSpec, list[str]]:
+        """The checks before anything is stored, in the contract's order; see `_checked`."""
+        await run_in_threadpool(self._access.enter_to_create, workspace)
         spec, warnings = await run_in_threadpool(self._checked, request, given)
         if await run_in_threadpool(self._taken, workspace, name):
             raise _taken_error(workspace, name)
@@ -59,19 +80,15 @@ class Creation:
             raise Conflict(SECRETS_TEXT)
         if spec.output_location is not None:
             raise InvalidJob(f"fileset '{spec.output_location}' not found or not accessible in workspace '{workspace}'")
+        return spec, warnings
+
+    async def _dag_of(self, workspace: str, spec: JobSpec) -> str:
+        """The DAG of the job's shape, once Airflow can run it and the caller may."""
         shape = shape_of(workspace, spec.platform_spec.shape())
         await self._gateway.ensure_shape(shape.dag_id, shape.dumps())
         # The shape's DAG exists now, and may have permissions of its own.
         await run_in_threadpool(self._access.require, Right.CREATE, workspace, shape.dag_id)
-        conf = spec.model_dump(mode="json") | ({"warnings": warnings} if warnings else {})
-        async with self._gateway.name_lock(workspace, name):
-            run_id = await run_in_threadpool(self._free_run_id, workspace, name)
-            try:
-                row = await self._gateway.trigger(self._caller, shape.dag_id, run_id, conf)
-            except Conflict:
-                # Airflow's own door knows no lock of ours: somebody took the run id there a moment ago.
-                raise _taken_error(workspace, name) from None
-        return render.job(JobView(row, RunState(), spec, row.run_after, tuple(warnings)), Status.CREATED)
+        return shape.dag_id
 
     def _checked(self, request: JobRequest, given: Mapping[str, Any]) -> tuple[JobSpec, list[str]]:
         """The specification that will run, and what the author should know of it."""

@@ -54,7 +54,7 @@ _COLUMNS = (
 def session_scope() -> Iterator[Session]:
     """A session of our own: one scoped to the thread would be committed by whoever shares it.
 
-    :raises Unavailable: the database is busy or away
+    :raises DatabaseAway: the database is busy or away
     """
     with outage.told(), create_session(scoped=False) as session:
         yield session

@@ -86,7 +86,10 @@ class RunState:
 
 
 class Gateway(Protocol):
-    """Runs, task instances, state store, shapes, locks and permissions. Methods block unless they are async."""
+    """Runs, task instances, state store, shapes, locks and permissions. Methods block unless they are async.
+
+    Each raises `DatabaseAway` when the database is busy or away.
+    """
 
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
         """Ask Airflow's auth manager."""
@@ -110,7 +113,7 @@ class Gateway(Protocol):
         """Write a state-store value of these task instances; it never expires."""
 
     def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
-        """Exclusive among all API servers until left.
+        """Exclusive among all API servers until left, which does not fail.
 
         :raises Unavailable: it could not be had in time
         """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import logging
 import os
 import random
 import threading
@@ -21,10 +22,13 @@ from pathlib import Path
 import anyio
 from airflow.utils.session import create_session
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider.errors import Unavailable
+
+log = logging.getLogger(__name__)
 
 #: Holders in this process. Each keeps a database connection and needs another one for its work: when holders had
 #: all of the pool (15 by default), each would wait for the others for ever.
@@ -53,7 +57,7 @@ async def name_lock(workspace: str, name: str, storage: Path, seconds: float = 3
         yield
     finally:
         with anyio.CancelScope(shield=True):
-            await run_in_threadpool(held.close)
+            await run_in_threadpool(_let_go, held)
 
 
 def _try_lock(held: ExitStack, workspace: str, name: str, storage: Path) -> bool:
@@ -68,6 +72,14 @@ def _try_lock(held: ExitStack, workspace: str, name: str, storage: Path) -> bool
         if mine:
             held.push(taken.pop_all())
         return mine
+
+
+def _let_go(held: ExitStack) -> None:
+    try:
+        held.close()
+    except DBAPIError as error:
+        # The lock went with its connection, and says nothing about what was done under it.
+        log.warning("The lock of a job name was lost with its connection: %s", error.orig)
 
 
 def _acquire(session: Session, digest: bytes, storage: Path, taken: ExitStack) -> bool:

@@ -39,6 +39,9 @@ STOP_FIRST = ("scheduler", "dag-processor", "triggerer")
 #: Components that nothing else needs, and what does not work without them.
 DISPENSABLE = {"triggerer": "deferred tasks wait until the next start, jobs do not need it"}
 
+#: Between two looks for what earlier starts have left.
+LOOK_SECONDS = 1.0
+
 TASKS_END_SECONDS = 4.0
 API_END_SECONDS = 2.0
 
@@ -51,16 +54,19 @@ class AirflowServer:
     """The components of one Airflow, as child processes of this one.
 
     :param environ: complete environment of the components, see `environment.server_environment`
+    :param clock: seconds, for pauses between restarts and for looks at what is left
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
         self.home = Path(environ["AIRFLOW_HOME"])
         self.url = environment.local_url(environ)
         self._hurry = False
         self._environ = dict(environ)
         self._was_ready = False
         self._given_up: set[str] = set()
-        self._restarts = {name: Restarts() for name in COMMANDS}
+        self._clock = clock
+        self._next_look = clock()
+        self._restarts = {name: Restarts(clock) for name in COMMANDS}
         self.logs = self.home / "logs" / "standalone"
         self.components = {name: self._component(name, command) for name, command in COMMANDS.items()}
 
@@ -132,24 +138,34 @@ class AirflowServer:
     def check(self, report: Callable[[str], None] = lambda _: None) -> None:
         """Start components again that ended: on some errors the scheduler does by design and expects to be started.
 
-        Before everything was ready once, an end is taken for a fault of the configuration, which no restart mends.
+        It never waits: a pause before a restart is over at a later call. Before everything was ready once, an end is
+        taken for a fault of the configuration, which no restart mends.
 
-        :param report: told about every restart
+        :param report: told about every restart, before its pause
         :raises LaunchError: a component ended before it was ready, or too often
         """
-        for component in self.components.values():
-            if component.name not in self._given_up and component.exit_code() is not None:
-                self._start_again(component, report)
-            _end_remains(component)
+        for name, component in self.components.items():
+            if name in self._given_up or component.exit_code() is None:
+                continue
+            if not self._restarts[name].is_planned:
+                self._plan_restart(component, report)
+            elif self._restarts[name].take():
+                self.start(name)
+        if self._clock() >= self._next_look:
+            # What is left of a scheduler may be a task of hours, and each look reads all of /proc.
+            self._next_look = self._clock() + LOOK_SECONDS
+            for component in self.components.values():
+                _end_remains(component)
 
-    def _start_again(self, component: Component, report: Callable[[str], None]) -> None:
+    def _plan_restart(self, component: Component, report: Callable[[str], None]) -> None:
         name, ending = component.name, component.ending()
         if not self._was_ready:
             raise LaunchError(f"Airflow's {name} {ending}. {component.account()}")
-        if number := self._restarts[name].take():
-            times = f"{number} of at most {ALLOWANCE}"
-            report(f"The {name} {ending} and is started again ({times}); its log: {component.log}")
-            self.start(name)
+        if restart := self._restarts[name].plan():
+            report(
+                f"The {name} {ending} and is started again in {restart.pause_seconds:g} s ({restart.number} of at most "
+                f"{ALLOWANCE}); its log: {component.log}"
+            )
             return
         too_often = f"Airflow's {name} {ending}, after it was started again {ALLOWANCE}."
         if name not in DISPENSABLE:

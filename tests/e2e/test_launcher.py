@@ -90,7 +90,7 @@ class Launcher:
         """SIGKILL a component until it is not started again any more."""
         for number in range(1, MOST + 1):
             os.kill(self.child(name), signal.SIGKILL)
-            self.wait_for(rf"The {name} was ended by SIGKILL and is started again \({number} of")
+            self.wait_for(rf"The {name} was ended by SIGKILL and is started again in [0-9]+ s \({number} of")
         os.kill(self.child(name), signal.SIGKILL)
 
     def everything(self) -> set[int]:
@@ -169,7 +169,7 @@ class TestServe:
             ("api-server", "api_server"),
         ):
             os.kill(serving.child(its_title), signal.SIGKILL)
-            serving.wait_for(rf"The {name} was ended by SIGKILL and is started again \(1 of")
+            serving.wait_for(rf"The {name} was ended by SIGKILL and is started again in 1 s \(1 of")
         with httpx.Client(base_url=url, timeout=30) as client:
             wait_until(lambda: answers(client, READY_PATH), 150, "the API server")
             # The task went on without its scheduler.

@@ -8,9 +8,9 @@ import pytest
 
 from nemo_airflow_provider.api.app import MAX_PROBLEMS
 from nemo_airflow_provider.api.bodylimit import MAX_BODY_BYTES
+from nemo_airflow_provider.model.limits import MAX_STEPS
 from nemo_airflow_provider.model.names import MAX_NAME_WITHOUT_OUTPUT_LOCATION
 from nemo_airflow_provider.model.plain import MAX_DEPTH
-from nemo_airflow_provider.model.spec import MAX_STEPS
 from nemo_airflow_provider.service.filters import MAX_CONDITIONS
 from nemo_airflow_provider.service.listing import MAX_PAGE_SIZE
 

@@ -53,6 +53,8 @@ def test_plain(value: Any) -> None:
         ({"a": 2.0**64}, "'a' holds a number outside -2^63 to 2^64-1"),
         ({"a": -1e300}, "'a' holds a number outside -2^63 to 2^64-1"),
         ({"a": 10**5000}, "'a' holds a number outside -2^63 to 2^64-1"),
+        ({"k" * 500: {"k" * 499: "\0"}}, f"'{'k' * 500}.{'k' * 499}' holds the character NUL (\\u0000)"),
+        ({"k" * 10**6: [{"k": "\0"}]}, f"'{'k' * 999}…' holds the character NUL (\\u0000)"),
         (nested(MAX_DEPTH + 1), "it is nested more than 100 levels deep"),
         (nested(100_000), "it is nested more than 100 levels deep"),
     ],

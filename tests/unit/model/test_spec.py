@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.body import generated_name, unknown_keys
+from nemo_airflow_provider.model.limits import MAX_STEPS
 from nemo_airflow_provider.model.shape import loads, shape_of
-from nemo_airflow_provider.model.spec import MAX_STEPS, GpuExecutor, JobRequest
+from nemo_airflow_provider.model.spec import GpuExecutor, JobRequest
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -106,6 +107,13 @@ def test_a_name_is_refused_in_upstreams_words() -> None:
             JobRequest.model_validate(given)
         (problem,) = caught.value.errors()
         assert (problem["type"], problem["ctx"]) == ("string_pattern_mismatch", {"pattern": names.NAME_PATTERN})
+
+
+def test_the_schema_has_the_pattern_of_names() -> None:
+    schema = JobRequest.model_json_schema()
+    job, _ = schema["properties"]["name"]["anyOf"]
+    step = schema["$defs"]["StepSpec"]["properties"]["name"]
+    assert job["pattern"] == step["pattern"] == names.NAME_PATTERN
 
 
 def steps(number: int) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from nemo_airflow_provider.model.record import (
 )
 from nemo_airflow_provider.model.spec import JobSpec
 from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.service.away import DatabaseAway
 from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState, TaskRow
 
 START = datetime(2026, 12, 1, tzinfo=UTC)
@@ -48,8 +49,8 @@ def record(status: Status, at: datetime = START, **changes: Any) -> StepRecord:
 class FakeGateway:
     """`Gateway` over lists.
 
-    `denied` holds (right, DAG id) pairs the caller does not have, `asked` those that were asked for, and `held` the
-    names locked now.
+    `denied` holds (right, DAG id) pairs the caller does not have, `asked` those that were asked for, `held` the
+    names locked now, and `failing` how often each call succeeds before the database is away, and how that fails.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,18 @@ class FakeGateway:
         self.asked: list[tuple[Right, str]] = []
         self.locked: list[str] = []
         self.held: set[str] = set()
+        self.failing: dict[str, tuple[int, DatabaseAway]] = {}
+
+    def fail(self, call: str, *, after: int = 0, undone: bool = True) -> None:
+        """Let a call find no database once it has succeeded so often."""
+        self.failing[call] = after, DatabaseAway("Airflow's database was away.", undone=undone)
+
+    def _reach(self, call: str) -> None:
+        left, error = self.failing.get(call, (1, None))
+        if error is not None:
+            self.failing[call] = left - 1, error
+            if left <= 0:
+                raise error
 
     def add(self, name: str, spec: JobSpec | None = None, workspace: str = "default", **changes: Any) -> RunRow:
         """A run as Airflow holds it."""
@@ -107,6 +120,7 @@ class FakeGateway:
         return (right, dag_id) not in self.denied
 
     def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
+        self._reach("runs_named")
         return [row for row in self._of(workspace) if names.job_name_of(row.run_id) == name][::-1]
 
     def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
@@ -127,9 +141,11 @@ class FakeGateway:
         return [self.rows[row.pk - 1] for row in rows]
 
     def states_of(self, rows: Sequence[RunRow]) -> Mapping[int, RunState]:
+        self._reach("states_of")
         return {row.pk: self.states[row.pk] for row in rows}
 
     def write_value(self, row: RunRow, task_ids: Collection[str], key: str, value: Any) -> None:
+        self._reach("write_value")
         if key == DELETED_KEY:
             self.rows[row.pk - 1] = replace(self.rows[row.pk - 1], deleted=True)
         old = self.states[row.pk]
@@ -139,6 +155,7 @@ class FakeGateway:
     def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
         @asynccontextmanager
         async def lock() -> AsyncIterator[None]:
+            self._reach("name_lock")
             assert name not in self.held, "two at once under one name's lock"
             self.locked.append(name)
             self.held.add(name)
@@ -150,6 +167,7 @@ class FakeGateway:
         return lock()
 
     async def ensure_shape(self, dag_id: str, value: str) -> None:
+        self._reach("ensure_shape")
         self.shapes[dag_id] = value
 
     async def trigger(self, caller: Caller, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> RunRow:
@@ -159,6 +177,7 @@ class FakeGateway:
         assert name in self.held, "a run is made under its name's lock"
         assert name is not None
         row = self.add(name, JobSpec.model_validate(conf), names.workspace_of_dag(dag_id) or "", run_id=run_id)
+        self._reach("trigger")
         return replace(row, conf=conf)
 
     async def mark_failed(self, caller: Caller, row: RunRow) -> None:

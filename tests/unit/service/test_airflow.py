@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow import settings
@@ -20,6 +21,7 @@ from sqlalchemy.exc import OperationalError
 from nemo_airflow_provider.errors import BadRequest, Conflict, InvalidJob, NemoJobsError, Unavailable
 from nemo_airflow_provider.service import airflow, locks
 from nemo_airflow_provider.service.airflow import AirflowGateway
+from nemo_airflow_provider.service.away import DatabaseAway
 from nemo_airflow_provider.service.gateway import Right
 from tests.unit.service.fakes import ANN
 
@@ -61,30 +63,36 @@ def test_refusals(
     assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
-LOCKED = OperationalError("INSERT INTO dag_run", {}, sqlite3.OperationalError("database is locked"))
-BUSY = (
-    "Airflow's database was busy or away. Nothing was created or changed; try again. SQLite takes one writer at a time"
-)
+def locked() -> OperationalError:
+    """What SQLAlchemy makes of SQLite's word for a database that is locked."""
+    raised = sqlite3.OperationalError("database is locked")
+    raised.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    return OperationalError("INSERT INTO dag_run", {}, raised)
+
+
+LOCKED = locked()
+HINT = " SQLite takes one writer at a time: where many work at once, give Airflow a Postgres."
+BUSY = f"Airflow's database was busy or away. Try again.{HINT}"
+REFUSED = "Airflow's database refused what was asked; the log of its API server says why, and it may pass. Try again."
 
 
 @pytest.mark.parametrize(
-    ("database", "text"),
-    [("sqlite:////srv/airflow.db", BUSY), ("postgresql://db/airflow", "busy or away. Look whether it was done")],
+    ("database", "text"), [("sqlite:////srv/airflow.db", REFUSED + HINT), ("postgresql://db/airflow", REFUSED)]
 )
-def test_a_database_that_airflow_found_locked(monkeypatch: pytest.MonkeyPatch, database: str, text: str) -> None:
-    """The answer is the one of Airflow's own error handler."""
+def test_a_database_that_failed_airflow(monkeypatch: pytest.MonkeyPatch, database: str, text: str) -> None:
+    """The answer is the one of Airflow's own error handler, which says neither why nor what was done."""
     app = FastAPI()
     init_error_handlers(app)
 
     @app.post("/api/v2/dags/{dag_id}/dagRuns")
-    def locked(dag_id: str) -> None:
+    def fail(dag_id: str) -> None:
         raise LOCKED
 
     monkeypatch.setattr(airflow, "cached_app", lambda apps: app)
     monkeypatch.setattr(settings, "SQL_ALCHEMY_CONN", database)
-    with pytest.raises(Unavailable, match=text) as caught:
+    with pytest.raises(DatabaseAway) as caught:
         trigger()
-    assert "INSERT" not in str(caught.value)
+    assert (str(caught.value), caught.value.undone) == (text, False)
 
 
 def test_a_database_that_is_locked_where_airflow_has_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +127,21 @@ def test_a_database_that_is_locked_when_a_name_is_taken(monkeypatch: pytest.Monk
     monkeypatch.setattr(locks, "create_session", no_session)
     with pytest.raises(Unavailable, match=BUSY):
         asyncio.run(take())
+
+
+def test_what_fails_under_a_lock_is_not_told_as_the_locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    @contextmanager
+    def session(scoped: bool) -> Iterator[Any]:
+        yield Mock()
+
+    async def fail() -> None:
+        async with AirflowGateway().name_lock("default", "job"):
+            raise LOCKED
+
+    monkeypatch.setattr(locks, "create_session", session)
+    monkeypatch.setenv("AIRFLOW__NEMO__STORAGE", str(tmp_path))
+    with pytest.raises(OperationalError):
+        asyncio.run(fail())
 
 
 @pytest.mark.parametrize("content", [b"<html>secret</html>", b"[1]", b""])

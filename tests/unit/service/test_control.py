@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nemo_airflow_provider.errors import Conflict, Forbidden, NotFound
+from nemo_airflow_provider.errors import Conflict, Forbidden, NotFound, Unavailable
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import INTENT_KEY, STEP_RETRIES
 from nemo_airflow_provider.model.status import Status
@@ -193,3 +193,61 @@ def test_the_right_is_asked_of_the_job_that_is_changed(
     with pytest.raises(Forbidden):
         call(control, right)
     assert not gateway.rows[1].deleted
+
+
+UNCHANGED = "Airflow's database was away. Nothing was changed; try again."
+LOOK = "Airflow's database was away. The change may have been stored: look at job 'job-1' before you try again."
+
+
+class TestDatabaseThatFails:
+    """What is told of it is true: what was stored stays stored."""
+
+    @pytest.fixture
+    def over(self, gateway: FakeGateway) -> None:
+        row = gateway.run_state(gateway.add("job-1"), "success")
+        gateway.step(row, "train", "success", record(Status.COMPLETED))
+
+    def told(self, control: Control, right: Right) -> str:
+        with pytest.raises(Unavailable) as caught:
+            call(control, right)
+        return str(caught.value)
+
+    @pytest.mark.parametrize("right", [Right.UPDATE, Right.DELETE])
+    @pytest.mark.parametrize("calls", [0, 1], ids=["before the lock", "under the lock"])
+    def test_before_the_write(self, gateway: FakeGateway, control: Control, right: Right, calls: int) -> None:
+        row = gateway.add("job-1")
+        before = gateway.states[row.pk]
+        gateway.fail("states_of", after=calls)
+        assert self.told(control, right) == UNCHANGED
+        assert (gateway.states[row.pk], gateway.held) == (before, set())
+
+    @pytest.mark.parametrize("right", [Right.UPDATE, Right.DELETE])
+    def test_the_lock_cannot_be_had(self, gateway: FakeGateway, control: Control, right: Right) -> None:
+        gateway.add("job-1")
+        gateway.fail("name_lock")
+        assert self.told(control, right) == UNCHANGED
+
+    @pytest.mark.parametrize(("undone", "text"), [(True, UNCHANGED), (False, LOOK)])
+    def test_the_write_of_a_cancel(self, gateway: FakeGateway, control: Control, undone: bool, text: str) -> None:
+        gateway.add("job-1")
+        gateway.fail("write_value", undone=undone)
+        assert self.told(control, Right.UPDATE) == text
+
+    @pytest.mark.parametrize(("undone", "text"), [(True, UNCHANGED), (False, LOOK)])
+    @pytest.mark.usefixtures("over")
+    def test_the_write_of_a_delete(self, gateway: FakeGateway, control: Control, undone: bool, text: str) -> None:
+        gateway.fail("write_value", undone=undone)
+        assert self.told(control, Right.DELETE) == text
+
+    @pytest.mark.parametrize("undone", [True, False])
+    def test_a_read_after_the_write(self, gateway: FakeGateway, control: Control, undone: bool) -> None:
+        row = gateway.add("job-1")
+        gateway.fail("states_of", after=2, undone=undone)
+        assert self.told(control, Right.UPDATE) == LOOK
+        assert gateway.states[row.pk].values["train", INTENT_KEY]["action"] == "cancel"
+
+    def test_a_read_after_the_run_was_ended(self, gateway: FakeGateway, control: Control) -> None:
+        row = gateway.add("job-1")
+        gateway.fail("states_of", after=3, undone=True)
+        assert self.told(control, Right.UPDATE) == LOOK
+        assert gateway.marked == [row.pk]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nemo_airflow_provider.errors import Conflict, Forbidden, InvalidJob, NotFound
+from nemo_airflow_provider.errors import Conflict, Forbidden, InvalidJob, NotFound, Unavailable
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.spec import JobRequest
 from nemo_airflow_provider.model.status import Status
@@ -86,6 +86,30 @@ class TestCreate:
         with pytest.raises(Conflict, match="Job 'job-1' already exists in workspace 'default'. Choose"):
             create(gateway, access, body())
         assert gateway.held == set()
+
+    @pytest.mark.parametrize(
+        ("call", "after"), [("runs_named", 0), ("runs_named", 1), ("ensure_shape", 0), ("name_lock", 0)]
+    )
+    @pytest.mark.parametrize("undone", [True, False])
+    def test_a_database_that_fails_before_the_run_is_made(
+        self, gateway: FakeGateway, access: Access, call: str, after: int, undone: bool
+    ) -> None:
+        gateway.fail(call, after=after, undone=undone)
+        with pytest.raises(Unavailable, match=r"^Airflow's database was away. No job was created; try again.$"):
+            create(gateway, access, body())
+        assert (gateway.rows, gateway.held) == ([], set())
+
+    @pytest.mark.parametrize("undone", [True, False])
+    def test_a_database_that_fails_when_the_run_was_made(
+        self, gateway: FakeGateway, access: Access, undone: bool
+    ) -> None:
+        gateway.fail("trigger", undone=undone)
+        with pytest.raises(Unavailable) as caught:
+            create(gateway, access, body())
+        assert str(caught.value) == (
+            "Airflow's database was away. Look whether job 'job-1' was created before you try again."
+        )
+        assert len(gateway.rows) == 1
 
     def test_unknown_keys_are_named(self, gateway: FakeGateway, access: Access) -> None:
         job = create(gateway, access, body(sorce="x"))

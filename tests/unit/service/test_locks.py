@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from nemo_airflow_provider.errors import Unavailable
 from nemo_airflow_provider.service import locks
@@ -18,11 +19,13 @@ class Database:
     """A database, its session and its engine: as much of them as the lock uses.
 
     :param opened: how many sessions are open
+    :param lost: whether their connections are gone when they are closed
     """
 
     def __init__(self) -> None:
         self.name = "sqlite"
         self.opened = 0
+        self.lost = False
 
     @contextmanager
     def session(self, scoped: bool) -> Iterator[Database]:
@@ -32,6 +35,8 @@ class Database:
             yield self
         finally:
             self.opened -= 1
+        if self.lost:
+            raise OperationalError("COMMIT", {}, Exception("gone"), connection_invalidated=True)
 
     def get_bind(self) -> Database:
         return self
@@ -69,6 +74,15 @@ def test_it_is_exclusive_until_left(database: Database, tmp_path: Path) -> None:
 
     asyncio.run(play())
     assert database.opened == 0
+
+
+def test_one_that_went_with_its_connection_does_not_fail_what_was_done(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.lost = True
+    for _ in range(20):  # more than there are places
+        assert asyncio.run(take("job-1", tmp_path))
+    assert caplog.messages == ["The lock of a job name was lost with its connection: gone"] * 20
 
 
 def test_lock_files_do_not_grow_with_the_jobs(database: Database, tmp_path: Path) -> None:

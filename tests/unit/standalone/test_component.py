@@ -3,20 +3,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nemo_airflow_provider.standalone.component import Component
-
-
-def eventually(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.unit.standalone.waiting import eventually
 
 
 @pytest.fixture

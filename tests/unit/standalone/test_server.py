@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from nemo_airflow_provider.standalone.component import Component
 from nemo_airflow_provider.standalone.restarts import MOST
 from nemo_airflow_provider.standalone.server import COMMANDS, DAGS_PATH, READY_PATH, AirflowServer, LaunchError
 from tests.unit.cli.fake_server import Answer, FakeServer
+from tests.unit.standalone.waiting import Clock, eventually
 
 IDLE = "airflow worker -- LocalExecutor: <idle>"
 BUSY = "airflow worker -- LocalExecutor: 01a23292-0a8e-7dd2-8de4-73e30836dd64"
@@ -34,18 +35,16 @@ time.sleep(600)
 """
 
 
-def eventually(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def airflow(server: FakeServer, tmp_path: Path) -> Iterator[AirflowServer]:
+def airflow(server: FakeServer, tmp_path: Path, clock: Clock) -> Iterator[AirflowServer]:
     """One whose API answers, and whose components only wait."""
     server.on("GET", READY_PATH, Answer([])).on("GET", DAGS_PATH.partition("?")[0], Answer({"total_entries": 1}))
-    made = AirflowServer(environment.server_environment({}, tmp_path, port=1, api_workers=1))
+    made = AirflowServer(environment.server_environment({}, tmp_path, port=1, api_workers=1), clock)
     made.url = server.url
     for name in COMMANDS:
         replace(made, name, "sleep", "600")
@@ -65,8 +64,15 @@ def kill(component: Component) -> None:
     assert component.wait(10)
 
 
+def start_again(airflow: AirflowServer, clock: Clock) -> None:
+    """Let what has ended be seen, and its pause pass."""
+    airflow.check()
+    clock.now += 20
+    airflow.check()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_component_that_ends_is_started_again(airflow: AirflowServer, name: str) -> None:
+def test_a_component_that_ends_is_started_again(airflow: AirflowServer, clock: Clock, name: str) -> None:
     airflow.start(*COMMANDS)
     airflow.wait_ready()
     before = {each.name: each.pid for each in airflow.components.values()}
@@ -74,17 +80,47 @@ def test_a_component_that_ends_is_started_again(airflow: AirflowServer, name: st
     kill(component)
     told: list[str] = []
     airflow.check(told.append)
+    clock.now += 0.9
+    airflow.check(told.append)
+    assert not component.is_running()
+    clock.now += 0.1
+    airflow.check(told.append)
     assert component.is_running()
     assert [each.name for each in airflow.components.values() if each.pid != before[each.name]] == [name]
+    airflow.check(told.append)
     assert told == [
-        f"The {name} was ended by SIGKILL and is started again (1 of at most 5 times within 5 minutes); "
+        f"The {name} was ended by SIGKILL and is started again in 1 s (1 of at most 5 times within 5 minutes); "
         f"its log: {component.log}"
     ]
+
+
+def test_a_pause_grows_and_holds_nothing_else_up(airflow: AirflowServer, clock: Clock) -> None:
+    airflow.start(*COMMANDS)
+    airflow.wait_ready()
+    told: list[str] = []
+    scheduler, processor = airflow.components["scheduler"], airflow.components["dag-processor"]
+    for pause in (1, 2, 4):
+        kill(scheduler)
+        begun = time.monotonic()
+        airflow.check(told.append)
+        assert time.monotonic() - begun < 1
+        assert f"is started again in {pause} s ({len(told)} of" in told[-1]
+        clock.now += pause - 0.1
+        airflow.check(told.append)
+        assert not scheduler.is_running()
+        clock.now += 0.1
+        airflow.check(told.append)
+        assert scheduler.is_running()
+    kill(scheduler)
     airflow.check(told.append)
-    assert len(told) == 1
+    kill(processor)
+    airflow.check(told.append)
+    clock.now += 1
+    airflow.check(told.append)
+    assert processor.is_running() and not scheduler.is_running()
 
 
-def use_up_restarts(airflow: AirflowServer, name: str, told: list[str]) -> Component:
+def use_up_restarts(airflow: AirflowServer, clock: Clock, name: str, told: list[str]) -> Component:
     """Let it end by itself up to the time that is not allowed any more."""
     airflow.start(*COMMANDS)
     airflow.wait_ready()
@@ -93,15 +129,17 @@ def use_up_restarts(airflow: AirflowServer, name: str, told: list[str]) -> Compo
     kill(component)
     for _ in range(MOST):
         airflow.check(told.append)
+        clock.now += 20
+        airflow.check(told.append)
         assert component.wait(10)
     assert len(told) == MOST
     return component
 
 
 @pytest.mark.parametrize("name", ["api-server", "dag-processor", "scheduler"])
-def test_one_that_ends_too_often_is_told_with_its_log(airflow: AirflowServer, name: str) -> None:
+def test_one_that_ends_too_often_is_told_with_its_log(airflow: AirflowServer, clock: Clock, name: str) -> None:
     told: list[str] = []
-    component = use_up_restarts(airflow, name, told)
+    component = use_up_restarts(airflow, clock, name, told)
     with pytest.raises(LaunchError) as raised:
         airflow.check(told.append)
     assert len(told) == MOST
@@ -111,15 +149,15 @@ def test_one_that_ends_too_often_is_told_with_its_log(airflow: AirflowServer, na
     )
 
 
-def test_a_triggerer_that_ends_too_often_is_given_up_and_the_rest_goes_on(airflow: AirflowServer) -> None:
+def test_a_triggerer_that_ends_too_often_is_given_up_and_the_rest_goes_on(airflow: AirflowServer, clock: Clock) -> None:
     told: list[str] = []
-    use_up_restarts(airflow, "triggerer", told)
+    use_up_restarts(airflow, clock, "triggerer", told)
     airflow.check(told.append)
     airflow.check(told.append)
     assert len(told) == MOST + 1
     assert "5 times within 5 minutes. It stays away: deferred tasks wait" in told[-1]
     kill(airflow.components["scheduler"])
-    airflow.check(told.append)
+    start_again(airflow, clock)
     assert [each.name for each in airflow.components.values() if not each.is_running()] == ["triggerer"]
 
 
@@ -151,12 +189,12 @@ def family(airflow: AirflowServer, name: str, *titles: str) -> dict[str, int]:
     return find()
 
 
-def test_of_a_scheduler_the_idle_workers_go_and_the_tasks_stay(airflow: AirflowServer) -> None:
+def test_of_a_scheduler_the_idle_workers_go_and_the_tasks_stay(airflow: AirflowServer, clock: Clock) -> None:
     below = family(airflow, "scheduler", IDLE, BUSY)
     scheduler = airflow.components["scheduler"]
     kill(scheduler)
     scheduler.command = ["sleep", "600"]
-    airflow.check()
+    start_again(airflow, clock)
     assert below[IDLE] not in processes.living()
     assert below[BUSY] in processes.living()
     assert set(scheduler.members()) == {scheduler.pid, below[BUSY]}
@@ -174,7 +212,9 @@ time.sleep(600)
 """
 
 
-def test_a_worker_whose_scheduler_is_gone_goes_after_its_task(airflow: AirflowServer, tmp_path: Path) -> None:
+def test_a_worker_whose_scheduler_is_gone_goes_after_its_task(
+    airflow: AirflowServer, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flag = tmp_path / "task is over"
     scheduler = replace(
         airflow, "scheduler", sys.executable, "-c", FINISHING.format(busy=BUSY, idle=IDLE, flag=str(flag))
@@ -184,11 +224,19 @@ def test_a_worker_whose_scheduler_is_gone_goes_after_its_task(airflow: AirflowSe
     eventually(lambda: any(processes.title(pid) == BUSY for pid in scheduler.members()))
     kill(scheduler)
     scheduler.command = ["sleep", "600"]
-    airflow.check()
+    start_again(airflow, clock)
     assert len(scheduler.members()) == 2
     flag.touch()
+    eventually(lambda: any(processes.title(pid) == IDLE for pid in scheduler.members()))
+
+    # Looking for it reads all of /proc, and a task may go on for hours.
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "living", lambda: pytest.fail("looked again within a second"))
+        clock.now += 0.9
+        airflow.check()
 
     def look() -> bool:
+        clock.now += 1
         airflow.check()
         return scheduler.members() == [scheduler.pid]
 
@@ -197,11 +245,11 @@ def test_a_worker_whose_scheduler_is_gone_goes_after_its_task(airflow: AirflowSe
 
 
 @pytest.mark.parametrize("name", ["api-server", "dag-processor", "triggerer"])
-def test_of_other_components_nothing_stays(airflow: AirflowServer, name: str) -> None:
+def test_of_other_components_nothing_stays(airflow: AirflowServer, clock: Clock, name: str) -> None:
     below = family(airflow, name, "one", "two")
     component = airflow.components[name]
     kill(component)
     component.command = ["sleep", "600"]
-    airflow.check()
+    start_again(airflow, clock)
     assert not set(below.values()) & set(processes.living())
     assert component.members() == [component.pid]
