@@ -170,6 +170,7 @@ class TestServe:
         ):
             os.kill(serving.child(its_title), signal.SIGKILL)
             serving.wait_for(rf"The {name} was ended by SIGKILL and is started again in 1 s \(1 of")
+        serving.child("api_server")  # the new one: until then workers of the old one may answer
         with httpx.Client(base_url=url, timeout=30) as client:
             wait_until(lambda: answers(client, READY_PATH), 150, "the API server")
             # The task went on without its scheduler.
