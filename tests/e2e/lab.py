@@ -69,20 +69,32 @@ class Marks:
         """Process ids of the executions, in order."""
         return [int(line) for line in self.path.read_text().split()] if self.path.exists() else []
 
+    @property
+    def enough(self) -> Path:
+        """A file that a `counting` command waits for."""
+        return self.path.with_suffix(".enough")
 
-def counting(marks: Marks, lines: int = 100) -> list[str]:
-    """A command that prints `line 0`, `line 1` … one every 20 ms."""
+
+def counting(marks: Marks) -> list[str]:
+    """A command that prints `line 0`, `line 1` … one every 20 ms, and ends when it is told that this is enough.
+
+    It ends by itself after ten minutes, with code 1.
+    """
     return python(
         marks.code,
-        "import time",
-        f"for i in range({lines}):",
+        "import os, sys, time",
+        "for i in range(30_000):",
         "    print(f'line {i}')",
         "    time.sleep(0.02)",
+        f"    if os.path.exists({str(marks.enough)!r}):",
+        "        print('the end', i + 1)",
+        "        sys.exit()",
+        "sys.exit(1)",
     )
 
 
 def numbered(lines: int) -> list[str]:
-    """What `counting` has printed at its end."""
+    """What a command that counts so many lines prints."""
     return [f"line {i}" for i in range(lines)]
 
 
