@@ -271,7 +271,7 @@ class Job:
                 found.append(pid)
         return found
 
-    def wait_gone(self, timeout_seconds: float = 15) -> None:
+    def wait_gone(self, timeout_seconds: float = 30) -> None:
         """Return when nothing of the job's commands lives."""
         wait_until(lambda: not self.workloads(), timeout_seconds, f"the end of {self.name}'s processes")
 

@@ -36,7 +36,7 @@ class TestCancel:
         job = lab.submit("waits", step("work", polite(marks), "gated"))
         job.wait("pending")
         job.cancel()
-        ended = job.wait("cancelled", timeout_seconds=10)
+        ended = job.wait("cancelled", timeout_seconds=30)
         assert ended["status_details"]["cancelled_by"]
         lab.open_gate(4)
         after = lab.submit("after", step("work", python("print('ok')"), "gated"))
@@ -49,7 +49,7 @@ class TestCancel:
         job.wait_for_line("one")
         job.wait("active")
         job.cancel()
-        job.wait("cancelled", timeout_seconds=10)
+        job.wait("cancelled", timeout_seconds=30)
         assert [(one["name"], one["status"]) for one in job.steps()] == [
             ("first", "completed"),
             ("second", "cancelled"),
@@ -75,7 +75,7 @@ class TestCancel:
         job = lab.submit("deaf", step("work", deaf(marks), "brief"))
         job.wait_for_line("up")
         job.cancel()
-        job.wait("cancelled", timeout_seconds=15)
+        job.wait("cancelled", timeout_seconds=30)
         assert job.messages() == ["up", "no"]
         job.wait_gone()
 
