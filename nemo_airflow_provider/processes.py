@@ -33,17 +33,19 @@ class Process:
     """One process.
 
     :param ended: it only waits to be collected by its parent
+    :param terminal: whether it has a controlling one
     :param born: its start in clock ticks since boot, which tells reused numbers apart
     """
 
-    __slots__ = ("born", "ended", "group", "parent", "pid", "session")
+    __slots__ = ("born", "ended", "group", "parent", "pid", "session", "terminal")
 
-    def __init__(self, pid: int, ended: bool, parent: int, group: int, session: int, born: int) -> None:
+    def __init__(self, pid: int, ended: bool, parent: int, group: int, session: int, terminal: bool, born: int) -> None:
         self.pid = pid
         self.ended = ended
         self.parent = parent
         self.group = group
         self.session = session
+        self.terminal = terminal
         self.born = born
 
 
@@ -93,7 +95,8 @@ def _read(pid: int) -> Process | None:
     if len(fields) < 20:
         return None
     ended = fields[0] in (b"Z", b"X")
-    return Process(pid, ended, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    parent, group, session = map(int, fields[1:4])
+    return Process(pid, ended, parent, group, session, fields[4] != b"0", int(fields[19]))
 
 
 def title(pid: int) -> str:

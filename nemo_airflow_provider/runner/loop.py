@@ -140,7 +140,7 @@ class StepLoop:
         if self._last_chance is not None:
             return  # the state store may belong to the next try already
         if self._cancelled:
-            status, message = Status.CANCELLING, f"Job is cancelling. {seen.message or ''}".rstrip(". ")
+            status, message = Status.CANCELLING, ". ".join(filter(None, ("Job is cancelling", seen.message)))
         elif seen.phase is Phase.PENDING:
             status, message = Status.PENDING, seen.message or "Job is pending"
         else:

@@ -14,10 +14,10 @@ import time
 from contextlib import suppress
 
 from nemo_airflow_provider.backends.subprocess.reach import (
-    DIRECTORY,
     GENTLY,
     grant,
     is_absent,
+    open_directory,
     open_regular,
     opened,
     write_file,
@@ -52,7 +52,7 @@ class Control:
 
     def __init__(self, work: int, root: str, parts: list[str]) -> None:
         self._path = (root, *parts)
-        self._directory = os.open(CONTROL, DIRECTORY, dir_fd=work)
+        self._directory = open_directory(work, CONTROL)
         self._alive = self._lock_alive()
         self._refuse_second_run()
         self.stop_requests = self._make_fifo("stop")

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from nemo_airflow_provider.backends.subprocess.layout import JOB_STORAGE, Place, claim_lock
-from nemo_airflow_provider.backends.subprocess.reach import below, opened
-from nemo_airflow_provider.backends.subprocess.removal import open_at_all_costs, remove
+from nemo_airflow_provider.backends.subprocess.reach import below, open_directory, opened
+from nemo_airflow_provider.backends.subprocess.removal import remove
 from nemo_airflow_provider.backends.subprocess.workdir import open_work
 from nemo_airflow_provider.errors import BackendError
 
@@ -53,7 +53,7 @@ def remove_job(place: Place) -> bool:
             return True
         _unlink(workspace, place.run)
         try:
-            job = open_at_all_costs(workspace, place.run)
+            job = open_directory(workspace, place.run)
         except FileNotFoundError:
             return _discard(workspace, aside)
         held.callback(os.close, job)

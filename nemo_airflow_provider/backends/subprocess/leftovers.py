@@ -38,7 +38,7 @@ def leftovers(traces: Traces) -> list[int]:
         for process in table.values()
         if process.pid not in spared
         and process.born >= born
-        and (_is_member(process, traces.started, table) or _bears(process.pid, traces))
+        and (_is_member(process, traces.started, table) or _bears(process, traces))
     ]
 
 
@@ -58,24 +58,17 @@ def _is_member(process: processes.Process, started: Started | None, table: dict[
     return leader is None or leader.born == started.born
 
 
-def _bears(pid: int, traces: Traces) -> bool:
-    base = f"/proc/{pid}"
+def _bears(process: processes.Process, traces: Traces) -> bool:
+    base = f"/proc/{process.pid}"
     try:
         with open(f"{base}/environ", "rb") as file:
             if traces.mark in file.read().split(b"\0"):
                 return True
-        if os.stat(base).st_uid != os.geteuid() or _has_terminal(base):  # a shell of a person who looks around
+        if os.stat(base).st_uid != os.geteuid() or process.terminal:  # a shell of a person who looks around
             return False
         return _is_in(os.readlink(f"{base}/cwd"), traces.work) or _writes(f"{base}/fd", traces)
     except OSError:  # gone meanwhile, or not ours to look at
         return False
-
-
-def _has_terminal(base: str) -> bool:
-    with open(f"{base}/stat", "rb") as file:
-        # The second field is the program's name in brackets and may hold blanks and brackets itself.
-        fields = file.read().rpartition(b")")[2].split()
-    return fields[4] != b"0"
 
 
 def _writes(folder: str, traces: Traces) -> bool:

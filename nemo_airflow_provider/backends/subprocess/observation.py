@@ -7,20 +7,22 @@ import socket
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Observation, Phase
-from nemo_airflow_provider.backends.subprocess.records import Started
+from nemo_airflow_provider.backends.subprocess.layout import Place
+from nemo_airflow_provider.backends.subprocess.records import Ended, Started
 from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory
 from nemo_airflow_provider.errors import Fault
 
 
 def details(work: WorkDirectory) -> dict[str, Any]:
     """`status_details` of a workload, as far as they are known."""
-    place = work.place
+    return _details(work.place, work.started(), None if work.supervised() else work.ended())
+
+
+def _details(place: Place, started: Started | None, ended: Ended | None) -> dict[str, Any]:
     known: dict[str, Any] = {
         "subprocess_work_dir": str(place.work),
         "subprocess_persistent_storage_path": str(place.storage),
     }
-    started = work.started()
-    ended = None if work.supervised() else work.ended()
     if started is not None:
         known |= {"pid": started.pid, "pgid": started.pid}
     if ended is not None:
@@ -37,10 +39,11 @@ def look(work: WorkDirectory) -> Observation:
         return Observation(Phase.PENDING, message="Subprocess is being started", details=details(work))
     started = work.started()
     if work.supervised():
-        return Observation(Phase.RUNNING, message=_shortage(work), details=details(work))
+        return Observation(Phase.RUNNING, message=_shortage(work), details=_details(work.place, started, None))
     ended = work.ended()
     if ended is not None:
-        return Observation(Phase.ENDED, exit_code=ended.exit_code, stopped=ended.stopped, details=details(work))
+        known = _details(work.place, started, ended)
+        return Observation(Phase.ENDED, exit_code=ended.exit_code, stopped=ended.stopped, details=known)
     return Observation(Phase.ABSENT) if started is None else _lost(work, started)
 
 
@@ -62,4 +65,5 @@ def _lost(work: WorkDirectory, started: Started) -> Observation:
         "platform": f"{here} is gone and left no exit code: its supervisor was killed or lost its files, or the host "
         "was restarted.",
     }
-    return Observation(Phase.LOST, message=reasons[fault], details=details(work), error={"fault": fault}, fault=fault)
+    known = _details(work.place, started, None)
+    return Observation(Phase.LOST, message=reasons[fault], details=known, error={"fault": fault}, fault=fault)

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs a third of the supervisor's start-up time
     from collections.abc import Iterator
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 #: For files and FIFOs: neither follow a link, nor wait for somebody at the other end, nor get a terminal.
 GENTLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
@@ -73,11 +73,19 @@ def _enter(directory: int, name: str, create: bool) -> int:
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=directory)
     try:
-        inner = _open_permitted(directory, name, DIRECTORY)
+        return open_directory(directory, name)
     except OSError as error:
         if not create and is_absent(error):
             raise FileNotFoundError(errno.ENOENT, f"there is no such directory ({error.strerror})", name) from error
         raise
+
+
+def open_directory(directory: int, name: str) -> int:
+    """Open a directory, with an owner's rights to it.
+
+    :raises OSError: there is no such directory, or something else
+    """
+    inner = _open_permitted(directory, name, _DIRECTORY)
     grant(inner)
     return inner
 

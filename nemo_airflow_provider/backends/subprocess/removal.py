@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import count
 
-from nemo_airflow_provider.backends.subprocess.reach import DIRECTORY, permit
+from nemo_airflow_provider.backends.subprocess.reach import open_directory, permit
 
 
 def empty(directory: int) -> None:
@@ -34,7 +34,7 @@ def remove(parent: int, name: str) -> None:
     :raises OSError: something cannot be removed, or `name` is no directory
     """
     try:
-        directory = open_at_all_costs(parent, name)
+        directory = open_directory(parent, name)
     except FileNotFoundError:
         return
     try:
@@ -44,17 +44,8 @@ def remove(parent: int, name: str) -> None:
         os.close(directory)
 
 
-def open_at_all_costs(parent: int, name: str) -> int:
-    """Open the directory `name`, after giving ourselves the rights to it.
-
-    :raises OSError: there is no such directory
-    """
-    permit(parent, name)
-    return os.open(name, DIRECTORY, dir_fd=parent)
-
-
 def _flatten(directory: int, name: str, fresh: count[int]) -> None:
-    below = open_at_all_costs(directory, name)
+    below = open_directory(directory, name)
     try:
         for entry in os.listdir(below):
             try:
