@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from nemo_airflow_provider import processes
 from nemo_airflow_provider.standalone import environment
 from nemo_airflow_provider.standalone.component import Component
 from nemo_airflow_provider.standalone.server import AirflowServer
+from tests import waiting
 
 #: Of a developer's shell nothing that configures Airflow, the jobs API or its client may reach the stack.
 FOREIGN = ("AIRFLOW", "NHX_", "NEMO_")
@@ -141,15 +141,8 @@ T = TypeVar("T")
 
 
 def wait_until(look: Callable[[], T], timeout_seconds: float = 30, what: str = "it") -> T:
-    """Call `look` until it answers something true, and return that.
-
-    :raises AssertionError: the time is over
-    """
-    deadline = time.monotonic() + timeout_seconds
-    while not (answer := look()):
-        assert time.monotonic() < deadline, f"waited {timeout_seconds} s for {what}"
-        time.sleep(0.05)
-    return answer
+    """`tests.waiting.wait_until` at a pace that leaves the processor to Airflow."""
+    return waiting.wait_until(look, timeout_seconds, what, pause_seconds=0.05)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -41,6 +42,7 @@ from tests.unit.cli.raw_server import (
     talking,
     valid_start_then_silence,
 )
+from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 0.3
 
@@ -235,10 +237,7 @@ def test_no_thread_stays_behind() -> None:
         before = threading.active_count()
         with Transport(server.url) as transport:
             transport.request("GET", "/")
-        deadline = time.monotonic() + 10
-        while threading.active_count() > before:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: threading.active_count() <= before)
 
 
 def endless_error(server: RawServer) -> Iterator[bytes]:
@@ -252,6 +251,17 @@ def announced(server: RawServer) -> Iterator[bytes]:
 def coded(content: bytes, coding: str) -> list[bytes]:
     head = HEAD + f"content-encoding: {coding}\r\ncontent-length: {len(content)}\r\nconnection: close\r\n\r\n".encode()
     return [head, content]
+
+
+@contextmanager
+def allocating_less_than(most_bytes: int) -> Iterator[None]:
+    """At no moment of the block Python's own memory is larger."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most_bytes
+    finally:
+        tracemalloc.stop()
 
 
 GZIPPED = gzip.compress(b"[]")
@@ -277,14 +287,11 @@ def empty_blocks(server: RawServer) -> Iterator[bytes]:
 @pytest.mark.parametrize("talk", [endless, endless_error, announced, compressed, unnamed, empty_blocks])
 def test_an_answer_without_end_is_refused(talk: Callable[[RawServer], Iterator[bytes]]) -> None:
     with talking(talk) as server, Transport(server.url) as transport:
-        tracemalloc.start()
-        try:
-            with pytest.raises(BadAnswer, match=r"^the answer is larger than 64 MiB; ask for fewer rows or lines"):
-                transport.request("GET", "/")
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 250_000_000
+        with (
+            allocating_less_than(250_000_000),
+            pytest.raises(BadAnswer, match=r"^the answer is larger than 64 MiB; ask for fewer rows or lines"),
+        ):
+            transport.request("GET", "/")
         assert server.connections == 1
 
 
@@ -292,15 +299,13 @@ def test_an_answer_without_end_is_refused(talk: Callable[[RawServer], Iterator[b
 def test_a_coding_that_was_not_asked_for_is_refused(coding: str) -> None:
     content = gzip.compress(BOMB)
     assert len(content) < 2000
-    with talking(lambda server: iter(coded(content, coding))) as server, Transport(server.url) as transport:
-        tracemalloc.start()
-        try:
-            with pytest.raises(BadAnswer, match=rf"^the answer is coded as '{coding}', which was not asked for"):
-                transport.request("GET", "/")
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-    assert peak < 20_000_000
+    with (
+        talking(lambda server: iter(coded(content, coding))) as server,
+        Transport(server.url) as transport,
+        allocating_less_than(20_000_000),
+        pytest.raises(BadAnswer, match=rf"^the answer is coded as '{coding}', which was not asked for"),
+    ):
+        transport.request("GET", "/")
 
 
 def test_two_headers_of_codings_are_two_codings() -> None:

@@ -3,17 +3,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 from nemo_airflow_provider import processes
-
-
-def eventually(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.waiting import wait_until
 
 
 def test_what_is_seen_of_a_process() -> None:
@@ -26,7 +18,7 @@ def test_what_is_seen_of_a_process() -> None:
 
 def test_a_process_that_has_ended_does_not_live_though_nobody_has_collected_it() -> None:
     child = subprocess.Popen(["true"])
-    eventually(lambda: processes.look(child.pid) is None)
+    wait_until(lambda: processes.look(child.pid) is None)
     assert child.pid not in processes.living()
     assert child.wait() == 0
 
@@ -43,7 +35,7 @@ def test_a_title_is_what_a_process_calls_itself() -> None:
 
 def test_descendants_are_children_and_theirs() -> None:
     with subprocess.Popen(["sh", "-c", "sh -c 'sleep 60; true'; true"]) as shell:
-        eventually(lambda: len(processes.descendants(shell.pid)) == 2)
+        wait_until(lambda: len(processes.descendants(shell.pid)) == 2)
         orphans = set(processes.descendants(shell.pid))
         assert shell.pid in processes.descendants()
         assert shell.pid not in processes.descendants(shell.pid)
@@ -60,6 +52,7 @@ def test_end_says_what_it_could_not_end() -> None:
 ADOPT = """
 import os, subprocess, time
 from nemo_airflow_provider import processes
+from tests.waiting import wait_until
 assert processes.adopt_orphans()
 own = subprocess.Popen(["sh", "-c", "exit 3"])
 subprocess.run(["sh", "-c", "sleep 0.2 & exit 0"])

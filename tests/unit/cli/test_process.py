@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.unit.cli.fake_server import Answer, FakeServer
 from tests.unit.cli.shapes import JOBS, job, line, logs, page, status
+from tests.waiting import wait_until
 
 NEMO = [sys.executable, "-m", "nemo_airflow_provider.cli.main"]
 
@@ -25,13 +24,6 @@ def start(server: FakeServer, *arguments: str, **options: object) -> subprocess.
         text=True,
         **options,  # type: ignore[call-overload]
     )
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_nothing_heavy_is_imported(server: FakeServer) -> None:
@@ -64,7 +56,7 @@ def test_ctrl_c_shows_no_traceback(server: FakeServer, command: tuple[str, ...])
     server.on("GET", f"{JOBS}/pz-1/status", Answer(status(status="active")))
     server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("hi"))))
     process = start(server, "jobs", *command)
-    wait_for(lambda: len(server.seen) >= 2)
+    wait_until(lambda: len(server.seen) >= 2, 20)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,11 +59,3 @@ def is_finished(root: Path) -> bool:
     """Whether the newest start's output is stored to its last byte."""
     record = load(str(STREAM.path(root)))
     return record is not None and record.finished
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Look again until it is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.005)

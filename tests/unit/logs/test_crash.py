@@ -13,8 +13,9 @@ from nemo_airflow_provider.logs import pump as pump_module
 from nemo_airflow_provider.logs.pump import Pump
 from nemo_airflow_provider.logs.store import StreamWriter, line_count
 from nemo_airflow_provider.logs.stored import StoredStream, read_from
+from tests.waiting import wait_until
 
-from .engine import STREAM, Engine, Write, is_finished, wait_until
+from .engine import STREAM, Engine, Write, is_finished
 
 _KILLS = 10
 _SECONDS = 60.0

@@ -6,8 +6,9 @@ from pathlib import Path
 from nemo_airflow_provider.logs.mirror import Mirror, MirrorSummary
 from nemo_airflow_provider.logs.store import StreamWriter
 from nemo_airflow_provider.model.logline import LogLine
+from tests.waiting import wait_until
 
-from .engine import BEGAN, STREAM, TASK, wait_until
+from .engine import BEGAN, STREAM, TASK
 
 
 def _append(root: Path, count: int) -> None:

@@ -18,8 +18,9 @@ from nemo_airflow_provider.logs.store import (
     remove_run,
 )
 from nemo_airflow_provider.logs.stored import read_from
+from tests.waiting import wait_until
 
-from .engine import STREAM, TASK, Engine, Write, chunk, is_finished, wait_until
+from .engine import STREAM, TASK, Engine, Write, chunk, is_finished
 
 OUTPUT = Engine([Write(TASK, "stdout", b"".join(b"line %d\n" % n for n in range(1000)) + b"the end")], 500)
 EXPECTED = [*(f"line {n}" for n in range(1000)), "the end"]

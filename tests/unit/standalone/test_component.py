@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nemo_airflow_provider.standalone.component import Component
-from tests.unit.standalone.waiting import eventually
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def test_members_outlive_the_process_and_are_signalled_with_it(tmp_path: Path, s
     component = Component("fork", [sys.executable, "-c", script], os.environ, tmp_path / "fork.log")
     component.start()
     started.append(component)
-    eventually(lambda: component.tail() == "up")
+    wait_until(lambda: component.tail() == "up")
     component.wait(10)
     assert not component.is_running()
     assert len(component.members()) == 1
     component.send_to_all(signal.SIGTERM)
-    eventually(lambda: not component.members())
+    wait_until(lambda: not component.members())
 
 
 def test_a_component_that_never_started_can_be_asked_and_signalled(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nemo_airflow_provider.standalone.restarts import MOST, WITHIN_SECONDS, Restart, Restarts
-from tests.unit.standalone.waiting import Clock
+from tests.unit.standalone.clock import Clock
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from nemo_airflow_provider.standalone.component import Component
 from nemo_airflow_provider.standalone.restarts import MOST
 from nemo_airflow_provider.standalone.server import COMMANDS, DAGS_PATH, READY_PATH, AirflowServer, LaunchError
 from tests.unit.cli.fake_server import Answer, FakeServer
-from tests.unit.standalone.waiting import Clock, eventually
+from tests.unit.standalone.clock import Clock
+from tests.waiting import wait_until
 
 IDLE = "airflow worker -- LocalExecutor: <idle>"
 BUSY = "airflow worker -- LocalExecutor: 01a23292-0a8e-7dd2-8de4-73e30836dd64"
@@ -185,7 +186,7 @@ def family(airflow: AirflowServer, name: str, *titles: str) -> dict[str, int]:
     def find() -> dict[str, int]:
         return {processes.title(pid): pid for pid in component.members() if processes.title(pid) in titles}
 
-    eventually(lambda: len(find()) == len(titles))
+    wait_until(lambda: len(find()) == len(titles))
     return find()
 
 
@@ -221,13 +222,13 @@ def test_a_worker_whose_scheduler_is_gone_goes_after_its_task(
     )
     airflow.start(*COMMANDS)
     airflow.wait_ready()
-    eventually(lambda: any(processes.title(pid) == BUSY for pid in scheduler.members()))
+    wait_until(lambda: any(processes.title(pid) == BUSY for pid in scheduler.members()))
     kill(scheduler)
     scheduler.command = ["sleep", "600"]
     start_again(airflow, clock)
     assert len(scheduler.members()) == 2
     flag.touch()
-    eventually(lambda: any(processes.title(pid) == IDLE for pid in scheduler.members()))
+    wait_until(lambda: any(processes.title(pid) == IDLE for pid in scheduler.members()))
 
     # Looking for it reads all of /proc, and a task may go on for hours.
     with monkeypatch.context() as patch:
@@ -240,7 +241,7 @@ def test_a_worker_whose_scheduler_is_gone_goes_after_its_task(
         airflow.check()
         return scheduler.members() == [scheduler.pid]
 
-    eventually(look)
+    wait_until(look)
     assert scheduler.sessions == {scheduler.pid}
 
 

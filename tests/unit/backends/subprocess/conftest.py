@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.backends.subprocess.host import Host, until
+from tests.unit.backends.subprocess.host import Host
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made = Host.make(tmp_path / "work", graceful_shutdown_timeout_seconds=5)
     yield made
     try:
-        until(lambda: not made.processes(), seconds=3)
+        wait_until(lambda: not made.processes(), seconds=3)
     finally:
         for pid in made.processes():
             with suppress(ProcessLookupError):

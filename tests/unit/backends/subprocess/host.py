@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.base import Chunk, Environment, Observation, Phase, Workload
@@ -21,17 +21,7 @@ from nemo_airflow_provider.backends.subprocess.control import CONTROL
 from nemo_airflow_provider.backends.subprocess.layout import run_directory, step_directory
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import StepSpec
-
-T = TypeVar("T")
-
-
-def until(question: Callable[[], T], seconds: float = 10.0) -> T:
-    """The first answer that is true."""
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"not so within {seconds} s"
-        time.sleep(0.005)
-    return answer
+from tests.waiting import wait_until
 
 
 def lives(pid: int) -> bool:
@@ -113,10 +103,24 @@ class Host:
         found: dict[str, Any] = json.loads((self.control(of) / name).read_text())
         return found
 
+    def supervisor(self, of: WorkloadKey | None = None) -> int:
+        found: int = self.record("started", of)["supervisor"]
+        return found
+
     def kill_supervisor(self, of: WorkloadKey | None = None) -> None:
-        supervisor = self.record("started", of)["supervisor"]
+        supervisor = self.supervisor(of)
         os.kill(supervisor, signal.SIGKILL)
-        until(lambda: not lives(supervisor))
+        wait_until(lambda: not lives(supervisor))
+
+    @contextmanager
+    def frozen_supervisor(self) -> Iterator[None]:
+        """For the length of the block it sees and does nothing."""
+        supervisor = self.supervisor()
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
 
     def processes(self, of: WorkloadKey | None = None) -> list[int]:
         """Supervisors and workloads under this root, or of one job, that live."""

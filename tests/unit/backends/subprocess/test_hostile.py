@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shlex
-import signal
 import struct
 import sys
 import tempfile
@@ -26,7 +25,8 @@ import pytest
 from nemo_airflow_provider.backends.base import Observation, Phase
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.names import WorkloadKey
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 #: What is replaced, seen from the work directory.
 TARGETS = (
@@ -66,8 +66,8 @@ def possible_kinds() -> list[str]:
 
 def wait_over(host: Host, of: WorkloadKey) -> Observation:
     """The look that says it is over; nothing of it lives then."""
-    until(lambda: host.backend.observe(of).phase not in LIVE)
-    until(lambda: not host.processes(of))
+    wait_until(lambda: host.backend.observe(of).phase not in LIVE)
+    wait_until(lambda: not host.processes(of))
     return host.backend.observe(of)
 
 
@@ -91,10 +91,10 @@ class Attack:
 
     def release(self) -> None:
         """Give the word, once a reader of the output has come as far as the workload itself."""
-        until(lambda: b"before" in self.host.output_file(self.key))
+        wait_until(lambda: b"before" in self.host.output_file(self.key))
         word = os.open(self.host.work(self.key) / "scratch" / "go", os.O_RDWR)
         os.write(word, b"go\n")
-        until(lambda: self.replaced)
+        wait_until(lambda: self.replaced)
         os.close(word)
 
     @property
@@ -103,19 +103,19 @@ class Attack:
 
     def end(self) -> Observation:
         """The look that says it is over."""
-        until(lambda: self.host.backend.observe(self.key).phase not in LIVE)
+        wait_until(lambda: self.host.backend.observe(self.key).phase not in LIVE)
         return self.host.backend.observe(self.key)
 
     def assert_gone(self) -> None:
         """Nothing runs, what was printed was read, every verb returns, and all can be removed."""
         backend, of = self.host.backend, self.key
-        until(lambda: not lives(self.pid))
+        wait_until(lambda: not lives(self.pid))
         assert self.reader.result(5) == b"before\n"
         backend.stop(of, 0)
         backend.wait(of, 0.05, Event())
         list(backend.find(of))
         self.host.chunks(of)
-        until(lambda: not self.host.processes(of))
+        wait_until(lambda: not self.host.processes(of))
         backend.cleanup(of)
         assert not os.path.lexists(self.host.work(of))
         assert backend.remove_job(of.workspace, of.run_id, of.run_key)
@@ -131,7 +131,7 @@ STOPPED = [pair for pair in PAIRS if pair[1] in ("directory", "fifo")]
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host.make(tmp_path_factory.mktemp("hostile") / "work", graceful_shutdown_timeout_seconds=1)
     yield made
-    until(lambda: not made.processes(), seconds=3)
+    wait_until(lambda: not made.processes(), seconds=3)
 
 
 def begin(host: Host, pairs: list[tuple[str, str]], after: str, pool: ThreadPoolExecutor) -> Attacks:
@@ -262,13 +262,11 @@ FORGE = """echo '{"exit_code": 0}' > .nemo/exit.json"""
 def test_a_forged_end_is_believed_by_nobody(host: Host) -> None:
     ready = "trap 'echo told; exit 5' TERM; echo ready; while [ ! -e go ]; do sleep 0.01; done"
     details = host.shell(f"{ready}; {FORGE}; touch forged; while :; do sleep 0.01; done")
-    until(lambda: b"ready" in host.output_file())
+    wait_until(lambda: b"ready" in host.output_file())
     reader = host.backend.read_logs(key(), None, Event())
-    supervisor = host.record("started")["supervisor"]
-    os.kill(supervisor, signal.SIGSTOP)  # it would find out within a second
-    try:
+    with host.frozen_supervisor():  # it would find out within a second
         (host.work() / "go").touch()
-        until((host.work() / "forged").exists)
+        wait_until((host.work() / "forged").exists)
         seen = host.backend.observe(key())
         assert (seen.phase, seen.details) == (Phase.RUNNING, details)
         host.backend.cleanup(key())
@@ -276,8 +274,6 @@ def test_a_forged_end_is_believed_by_nobody(host: Host) -> None:
         assert lives(details["pid"]) and host.work().exists()
         said = list(itertools.takewhile(lambda chunk: chunk is not None, reader))
         assert [chunk.data for chunk in said if chunk] == [b"ready\n"]
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
     assert [chunk.data for chunk in reader if chunk and chunk.stream == "stdout"] == [b"told\n"]
     seen = host.end()
     assert (seen.phase, seen.exit_code, seen.stopped) == (Phase.ENDED, 5, "orphaned")
@@ -286,7 +282,7 @@ def test_a_forged_end_is_believed_by_nobody(host: Host) -> None:
 @pytest.mark.parametrize("removal", ["cleanup", "remove_job"])
 def test_who_lives_behind_a_forged_end_is_killed_by_the_removal(host: Host, removal: str) -> None:
     host.shell(f"{FORGE}; setsid sleep 60 & echo ready; wait")
-    until(lambda: b"ready" in host.output_file() and len(host.processes()) == 3)
+    wait_until(lambda: b"ready" in host.output_file() and len(host.processes()) == 3)
     host.kill_supervisor()
     assert host.backend.observe(key()).phase is Phase.ENDED
     assert host.processes()
@@ -301,17 +297,17 @@ def test_who_lives_behind_a_forged_end_is_killed_by_the_removal(host: Host, remo
 @pytest.mark.parametrize("word", ["nan", "inf", "-inf", "-1", "1e999", "[", "true", "\xff"])
 def test_a_grace_that_is_no_number_of_seconds_is_ignored(host: Host, word: str) -> None:
     host.shell("trap 'exit 5' TERM; while :; do echo tick; sleep 0.01; done")
-    until(lambda: b"tick" in host.output_file())
+    wait_until(lambda: b"tick" in host.output_file())
     fifo = os.open(host.control() / "stop", os.O_WRONLY | os.O_NONBLOCK)
     try:
         os.write(fifo, f"{word}\n".encode("latin-1") * 100)
-        until(lambda: waiting(fifo) == 0)
+        wait_until(lambda: waiting(fifo) == 0)
     finally:
         os.close(fifo)
     # What is copied from now on is copied after the words were judged; a command that was told to go would not tick on.
     for _ in range(3):
         size = len(host.output_file())
-        until(lambda size=size: len(host.output_file()) > size)
+        wait_until(lambda size=size: len(host.output_file()) > size)
     assert host.backend.observe(key()).phase is Phase.RUNNING
     host.backend.stop(key(), 5)
     seen = host.end()
@@ -326,24 +322,20 @@ def waiting(pipe: int) -> int:
 
 def test_a_request_that_somebody_else_has_read_is_obeyed_all_the_same(host: Host) -> None:
     host.shell("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done")
-    until(lambda: b"ready" in host.output_file())
-    supervisor = host.record("started")["supervisor"]
-    os.kill(supervisor, signal.SIGSTOP)
-    try:
+    wait_until(lambda: b"ready" in host.output_file())
+    with host.frozen_supervisor():
         host.backend.stop(key(), 5)
         thief = os.open(host.control() / "stop", os.O_RDONLY | os.O_NONBLOCK)
         assert os.read(thief, 100) == b"5\n"
         os.close(thief)
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
     seen = host.end()
     assert (seen.phase, seen.exit_code, seen.stopped) == (Phase.ENDED, 5, "asked")
 
 
 def test_somebody_else_who_reads_the_requests_does_not_end_the_supervisor(host: Host) -> None:
     host.shell("exec 3< .nemo/stop; trap 'exit 5' TERM; echo ready; while :; do read -r word <&3; done")
-    until(lambda: b"ready" in host.output_file())
-    supervisor = host.record("started")["supervisor"]
+    wait_until(lambda: b"ready" in host.output_file())
+    supervisor = host.supervisor()
     while lives(supervisor):
         host.backend.stop(key(), 5)
     seen = host.backend.observe(key())
@@ -352,18 +344,14 @@ def test_somebody_else_who_reads_the_requests_does_not_end_the_supervisor(host: 
 
 def test_a_request_that_finds_no_room_is_obeyed_all_the_same(host: Host) -> None:
     host.shell("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done")
-    until(lambda: b"ready" in host.output_file())
-    supervisor = host.record("started")["supervisor"]
-    os.kill(supervisor, signal.SIGSTOP)
-    try:
+    wait_until(lambda: b"ready" in host.output_file())
+    with host.frozen_supervisor():
         fifo = os.open(host.control() / "stop", os.O_WRONLY | os.O_NONBLOCK)
         with suppress(BlockingIOError):
             while True:
                 os.write(fifo, b"x\n" * 2048)
         os.close(fifo)
         host.backend.stop(key(), 5)
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
     seen = host.end()
     assert (seen.exit_code, seen.stopped) == (5, "asked")
 
@@ -373,7 +361,7 @@ LOCK = "import fcntl, os, time; fcntl.flock(os.open('.', os.O_RDONLY), fcntl.LOC
 
 def test_a_workload_may_lock_its_own_directory(host: Host) -> None:
     host.python(f"{LOCK}; print('locked', flush=True); time.sleep(60)")
-    until(lambda: b"locked" in host.output_file())
+    wait_until(lambda: b"locked" in host.output_file())
     assert host.backend.observe(key()).phase is Phase.RUNNING
     host.backend.stop(key(), 5)
     assert (host.end().stopped, host.output()) == ("asked", b"locked\n")
@@ -382,7 +370,7 @@ def test_a_workload_may_lock_its_own_directory(host: Host) -> None:
 def test_a_locked_directory_does_not_hide_that_the_supervisor_is_gone(host: Host) -> None:
     away = "import os, time; os.fork() and time.sleep(60); os.setsid()"
     host.python(f"{away}; {LOCK}; print('locked', flush=True); time.sleep(60)")
-    until(lambda: b"locked" in host.output_file())
+    wait_until(lambda: b"locked" in host.output_file())
     host.kill_supervisor()
     assert host.backend.observe(key()).phase is Phase.LOST
     assert host.output() == b"locked\n"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 QUIET = "</dev/null >/dev/null 2>&1"
 #: Commands that start `$away`, a process that says its number, in a session of its own.
@@ -31,13 +32,13 @@ def test_who_escaped_from_session_and_environment_is_killed(host: Host, tmp_path
     script.write_text(f"#!/bin/sh\necho $$ > {number}.new; mv {number}.new {number}; exec sleep 60\n")
     script.chmod(0o755)
     host.shell(f"away={script}; {ESCAPES[escape]} & sleep 60")
-    until(number.exists)
+    wait_until(number.exists)
     pid = int(number.read_text())
     host.kill_supervisor()
     assert lives(pid)
     try:
         assert host.backend.observe(key()).phase is Phase.LOST
-        until(lambda: not lives(pid))
+        wait_until(lambda: not lives(pid))
     finally:
         if lives(pid):
             os.kill(pid, 9)
@@ -45,7 +46,7 @@ def test_who_escaped_from_session_and_environment_is_killed(host: Host, tmp_path
 
 def test_spectators_and_neighbours_are_left_alone(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.shell("echo x > file; sleep 60")
-    until(lambda: (host.work() / "file").exists())
+    wait_until(lambda: (host.work() / "file").exists())
     neighbour = host.work().with_name(f"{key().task}0")
     neighbour.mkdir()
     reader = host.work() / "file"
@@ -77,7 +78,7 @@ class Shell:
                 os.execve("/bin/sleep", ["sleep", "60"], env)
             finally:
                 os._exit(127)
-        until(lambda: Path(f"/proc/{self.pid}/comm").read_text() == "sleep\n")
+        wait_until(lambda: Path(f"/proc/{self.pid}/comm").read_text() == "sleep\n")
 
     def end(self) -> None:
         if lives(self.pid):
@@ -88,7 +89,7 @@ class Shell:
 
 def test_a_shell_at_a_terminal_is_spared_unless_it_has_our_environment(host: Host) -> None:
     host.shell("echo up; sleep 60")
-    until(lambda: host.output_file())
+    wait_until(lambda: host.output_file())
     mine = Shell(host.work())
     ours = Shell(host.work(), NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH=str(host.work() / "scratch"))
     try:

@@ -17,7 +17,8 @@ import pytest
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.base import Phase
 from nemo_airflow_provider.errors import StartError
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 
 def submit(host: Host, start: int, word: Connection) -> None:
@@ -69,7 +70,7 @@ def test_submitters_killed_at_any_moment(host: Host) -> None:
         submitter = Submitter(host, start)
         submitter.word.send("go")
         time.sleep(delay)
-        until(lambda submitter=submitter: os.getsid(submitter.process.pid) == submitter.process.pid)
+        wait_until(lambda submitter=submitter: os.getsid(submitter.process.pid) == submitter.process.pid)
         submitter.kill()
         host.shell("echo run >> $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/runs", key(start=start))
     for start in range(len(delays)):
@@ -109,9 +110,9 @@ def test_a_directory_whose_supervisor_never_came_counts_as_absent(host: Host) ->
 
 def test_a_dead_supervisor_takes_the_command_with_it_and_is_told(host: Host) -> None:
     details = host.shell("sleep 60 & setsid sleep 60 & wait")
-    until(lambda: len(host.processes()) == 4)
+    wait_until(lambda: len(host.processes()) == 4)
     host.kill_supervisor()
-    until(lambda: not lives(details["pid"]))
+    wait_until(lambda: not lives(details["pid"]))
     seen = host.backend.observe(key())
     assert (seen.phase, seen.exit_code, seen.fault) == (Phase.LOST, None, "platform")
     assert "left no exit code" in (seen.message or "")
@@ -122,7 +123,7 @@ def test_a_dead_supervisor_takes_the_command_with_it_and_is_told(host: Host) -> 
 
 def test_a_stop_of_a_lost_workload_kills_what_is_left(host: Host) -> None:
     host.shell("sleep 60 & wait")
-    until(lambda: len(host.processes()) == 3)
+    wait_until(lambda: len(host.processes()) == 3)
     host.kill_supervisor()
     host.backend.stop(key(), 30)
     assert host.processes() == []

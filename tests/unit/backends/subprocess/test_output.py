@@ -14,7 +14,8 @@ import pytest
 from nemo_airflow_provider.backends.base import Chunk, Phase
 from nemo_airflow_provider.backends.subprocess import launch, observation
 from nemo_airflow_provider.backends.subprocess.frames import HEADER, MAX_DATA, parse
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 
 def run_instead(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,7 @@ def test_a_reader_stops_when_told(host: Host) -> None:
 
 def test_a_torn_last_frame_of_a_dead_supervisor(host: Host) -> None:
     host.shell("echo whole; sleep 60")
-    until(lambda: (host.control() / "output").stat().st_size > HEADER.size)
+    wait_until(lambda: (host.control() / "output").stat().st_size > HEADER.size)
     host.kill_supervisor()
     size = (host.control() / "output").stat().st_size
     with (host.control() / "output").open("ab") as file:
@@ -135,10 +136,10 @@ def test_a_torn_last_frame_of_a_dead_supervisor(host: Host) -> None:
 def test_a_full_disk_loses_nothing(host: Host) -> None:
     wait_for_word = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
     host.python(wait_for_word + "for i in range(50000): print('line', i)")
-    supervisor = host.record("started")["supervisor"]
+    supervisor = host.supervisor()
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     (host.work() / "go").touch()
-    until(lambda: (host.control() / "output").stat().st_size == 100_000)
+    wait_until(lambda: (host.control() / "output").stat().st_size == 100_000)
     assert host.backend.observe(key()).phase is Phase.RUNNING
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert host.end().exit_code == 0
@@ -147,11 +148,11 @@ def test_a_full_disk_loses_nothing(host: Host) -> None:
 
 def test_a_full_disk_does_not_keep_a_stop_from_working(host: Host) -> None:
     details = host.shell("sleep 0.2; yes")
-    supervisor = host.record("started")["supervisor"]
+    supervisor = host.supervisor()
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-    until(lambda: (host.control() / "output").stat().st_size == 50_000)
+    wait_until(lambda: (host.control() / "output").stat().st_size == 50_000)
     host.backend.stop(key(), 0)
-    until(lambda: not lives(details["pid"]))
+    wait_until(lambda: not lives(details["pid"]))
     assert host.backend.observe(key()).phase is Phase.RUNNING  # its last output is not written yet
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     seen = host.end()
@@ -193,9 +194,9 @@ supervisor.main(int(sys.argv[1]))
 def test_a_disk_that_stays_full_ends_with_a_stop(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(IMPATIENT, monkeypatch)
     host.shell("sleep 0.2; yes")
-    supervisor = host.record("started")["supervisor"]
+    supervisor = host.supervisor()
     resource.prlimit(supervisor, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-    until(lambda: (host.control() / "output").stat().st_size == 50_000)
+    wait_until(lambda: (host.control() / "output").stat().st_size == 50_000)
     host.backend.stop(key(), 0)
     seen = host.end()
     assert (seen.phase, seen.stopped) == (Phase.ENDED, "asked")
@@ -261,5 +262,5 @@ def test_output_is_complete_when_the_end_is_seen(host: Host) -> None:
     for start in range(5):
         of = key(start=start)
         host.python("import sys; sys.stdout.write('z' * 700_000)", of)
-        until(lambda of=of: host.backend.observe(of).phase is Phase.ENDED)
+        wait_until(lambda of=of: host.backend.observe(of).phase is Phase.ENDED)
         assert len(host.output(of)) == 700_000

@@ -11,7 +11,8 @@ import pytest
 
 from nemo_airflow_provider.backends.base import Phase
 from nemo_airflow_provider.backends.subprocess.removal import remove
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_cleanup_removes_an_ended_workload_only(host: Host) -> None:
 
 def test_cleanup_of_a_lost_workload_kills_what_is_left(host: Host) -> None:
     host.shell("sleep 60 & wait")
-    until(lambda: len(host.processes()) == 3)
+    wait_until(lambda: len(host.processes()) == 3)
     host.kill_supervisor()
     host.backend.cleanup(key())
     assert not host.work().exists()
@@ -121,10 +122,10 @@ def test_cleanup_through_a_planted_link(host: Host, outside: Path) -> None:
 
 def test_a_job_with_a_step_that_removed_its_control_directory_is_removed(host: Host) -> None:
     host.shell("rm -rf .nemo; sleep 60")
-    until(lambda: not host.control().exists())
+    wait_until(lambda: not host.control().exists())
     assert host.backend.remove_job("default", "my-job", key().run_key)
     assert list((host.root / "default").iterdir()) == []
-    until(lambda: not host.processes(), seconds=5)
+    wait_until(lambda: not host.processes(), seconds=5)
 
 
 def test_find_knows_every_start_of_the_step_and_nothing_else(host: Host) -> None:
@@ -178,7 +179,7 @@ def test_runs_of_one_run_id_share_nothing(host: Host) -> None:
     """Another DAG of the workspace may have a run of that id, and so may the same DAG once the first is deleted."""
     other = key(run_key="secondrun")
     details = host.shell("echo old > $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/model; echo up; sleep 60")
-    until(lambda: b"up" in host.output_file())
+    wait_until(lambda: b"up" in host.output_file())
     host.shell("ls $NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH; exit 3", other)
     assert (host.end(other).exit_code, host.output(other)) == (3, b"")
     assert host.backend.remove_job("default", "my-job", other.run_key)
@@ -206,7 +207,7 @@ def test_starts_while_their_job_is_being_removed(host: Host) -> None:
                 assert host.backend.observe(of).phase is Phase.RUNNING
                 assert (host.job() / "job-storage").is_dir()
                 host.backend.stop(of, 0)
-                until(lambda of=of: host.backend.observe(of).phase in (Phase.ENDED, Phase.ABSENT, Phase.PENDING))
+                wait_until(lambda of=of: host.backend.observe(of).phase in (Phase.ENDED, Phase.ABSENT, Phase.PENDING))
         finally:
             over.set()
         assert all(remover.result() for remover in removers)

@@ -23,7 +23,8 @@ from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey, is_name, run_id_of
 from nemo_airflow_provider.model.spec import StepSpec
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("code", [0, 1, 77, 255])
@@ -149,7 +150,7 @@ def test_every_legal_name_can_run(host: Host, name: str) -> None:
 
 def test_secrets_stand_in_no_file_and_no_other_process(host: Host) -> None:
     details = host.shell("sleep 5", secrets={"TOKEN": "s3cret-value"})
-    supervisor = host.record("started")["supervisor"]
+    supervisor = host.supervisor()
     for name in ("environ", "cmdline"):
         assert b"s3cret-value" not in Path(f"/proc/{supervisor}/{name}").read_bytes()
     assert b"s3cret-value" not in Path(f"/proc/{details['pid']}/cmdline").read_bytes()
@@ -285,9 +286,9 @@ def test_a_container_step_is_refused(host: Host) -> None:
 
 def test_a_directory_made_unreachable_stops_the_workload(host: Host) -> None:
     details = host.shell("sleep 60")
-    supervisor = host.record("started")["supervisor"]
+    supervisor = host.supervisor()
     shutil.rmtree(host.root / "default")
-    until(lambda: not lives(details["pid"]) and not lives(supervisor), seconds=5)
+    wait_until(lambda: not lives(details["pid"]) and not lives(supervisor), seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -316,8 +317,8 @@ def test_every_name_in_the_current_directory_is_the_commands_own(host: Host, nam
 
 def test_a_stop_reaches_a_command_that_made_these_names(host: Host) -> None:
     host.shell("touch stop alive exit.json; mkdir started; trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
-    until(lambda: host.backend.observe(key()).phase is Phase.RUNNING and (host.work() / "started").exists())
-    until(lambda: (host.control() / "output").stat().st_size)
+    wait_until(lambda: host.backend.observe(key()).phase is Phase.RUNNING and (host.work() / "started").exists())
+    wait_until(lambda: (host.control() / "output").stat().st_size)
     host.backend.stop(key(), 5)
     seen = host.end()
     assert (seen.exit_code, seen.stopped) == (5, "asked")
@@ -343,7 +344,7 @@ def test_nothing_of_ours_is_seen_in_the_current_directory(host: Host) -> None:
 def test_without_its_control_directory_a_workload_is_stopped_and_absent(host: Host, script: str) -> None:
     said = host.root / "said"
     host.shell(f"{script}; trap 'echo told > {said}; exit 5' TERM; while :; do sleep 0.01; done")
-    until(lambda: not host.processes(), seconds=5)
+    wait_until(lambda: not host.processes(), seconds=5)
     assert said.read_text() == "told\n"
     for record in host.work().rglob("exit.json"):  # where it was only moved
         assert json.loads(record.read_text())["stopped"] == "orphaned"
@@ -369,7 +370,7 @@ def test_a_control_directory_that_is_a_link_is_not_written_through(host: Host, t
 
 def test_files_removed_by_the_workload_itself(host: Host) -> None:
     host.shell("rm -rf .nemo/* ; trap 'exit 5' TERM; while :; do sleep 0.01; done")
-    until(lambda: (host.control() / "exit.json").exists(), seconds=5)
+    wait_until(lambda: (host.control() / "exit.json").exists(), seconds=5)
     assert (host.record("exit.json")["stopped"], host.record("exit.json")["exit_code"]) == ("orphaned", 5)
 
 
@@ -390,7 +391,7 @@ def test_a_command_may_change_all_modes(host: Host, change: str) -> None:
     changed = host.root / "changed"
     script = f"echo first; {change}; touch {changed}; sleep 1.2; echo last"  # the supervisor looks once a second
     details = host.shell(script)
-    until(changed.exists)
+    wait_until(changed.exists)
     assert host.backend.observe(key()).phase is Phase.RUNNING
     assert host.backend.find(key()) == [key()]
     seen = host.end()
@@ -407,7 +408,7 @@ def test_a_command_that_changed_all_modes_notes_its_end_and_can_be_stopped(host:
     assert host.end().exit_code == 3
     other, changed = key(start=1), host.root / "changed"
     host.shell(f"trap 'exit 5' TERM; {change}; touch {changed}; while :; do sleep 0.01; done", other)
-    until(changed.exists)
+    wait_until(changed.exists)
     host.backend.stop(other, 5)
     seen = host.end(other)
     assert (seen.exit_code, seen.stopped) == (5, "asked")
@@ -415,7 +416,7 @@ def test_a_command_that_changed_all_modes_notes_its_end_and_can_be_stopped(host:
 
 def test_a_command_that_unpacks_its_own_directory_over_itself_is_to_blame(host: Host) -> None:
     host.shell("tar cf ../it .; tar xf ../it; sleep 60")
-    seen = until(lambda: found if (found := host.backend.observe(key())).phase is not Phase.RUNNING else None)
+    seen = wait_until(lambda: found if (found := host.backend.observe(key())).phase is not Phase.RUNNING else None)
     assert (seen.phase, seen.fault, seen.error) == (Phase.LOST, "user", {"fault": "user"})
     assert "replaced files of its supervisor" in (seen.message or "")
-    until(lambda: not host.processes(), seconds=5)
+    wait_until(lambda: not host.processes(), seconds=5)

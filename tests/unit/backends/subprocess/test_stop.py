@@ -13,13 +13,14 @@ from threading import Event, Timer
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
-from tests.unit.backends.subprocess.host import Host, key, lives, until
+from tests.unit.backends.subprocess.host import Host, key, lives
+from tests.waiting import wait_until
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 
 
 def wait_for_output(host: Host) -> None:
-    until(lambda: (host.control() / "output").stat().st_size)
+    wait_until(lambda: (host.control() / "output").stat().st_size)
 
 
 def test_a_workload_may_end_in_its_own_way(host: Host) -> None:
@@ -86,7 +87,7 @@ def test_a_stop_of_something_gone_does_nothing(host: Host) -> None:
 
 def test_a_signal_to_the_supervisor_is_a_stop_that_nobody_asked_for(host: Host) -> None:
     host.shell("sleep 60")
-    os.kill(host.record("started")["supervisor"], signal.SIGTERM)
+    os.kill(host.supervisor(), signal.SIGTERM)
     seen = host.end()
     assert (seen.exit_code, seen.stopped) == (-signal.SIGTERM, "signalled")
 
@@ -123,7 +124,7 @@ while True:
 def test_a_whole_tree_dies(host: Host) -> None:
     host.python(TREE)
     wait_for_output(host)
-    until(lambda: len(host.processes()) > 100)
+    wait_until(lambda: len(host.processes()) > 100)
     host.backend.stop(key(), 0)
     host.end()
     assert host.processes() == []
@@ -149,10 +150,10 @@ def test_processes_that_flee_by_forking_die_too(host: Host) -> None:
     host.python(RABBITS)
     wait_for_output(host)
     first = set(host.processes())
-    until(lambda: len(set(host.processes()) - first) >= 10)
+    wait_until(lambda: len(set(host.processes()) - first) >= 10)
     host.backend.stop(key(), 0)
     host.end()
-    until(lambda: not host.processes())
+    wait_until(lambda: not host.processes())
 
 
 def test_time_limit(tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ def test_wait_sees_the_end_soon(host: Host) -> None:
     Timer(0.3, kill).start()
     host.backend.wait(key(), 10, Event())
     assert time.monotonic() - stamp[0] < 5  # usually 0.03; the rest is for a busy machine
-    until(lambda: not lives(details["pid"]))
+    wait_until(lambda: not lives(details["pid"]))
     assert host.end().exit_code == -signal.SIGKILL
 
 
