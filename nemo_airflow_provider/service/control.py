@@ -26,6 +26,9 @@ from nemo_airflow_provider.service.view import JobView
 #: Between the record of a completed step and Airflow's word for it lie 0.1 to 0.3 s.
 _END_SECONDS = 3.0
 
+#: How long a database that refuses the end of a run is asked again. A deadlock alone takes a second to be told.
+_REFUSED_SECONDS = 10.0
+
 _UNCHANGED_TEXT = "Nothing was changed; try again."
 
 
@@ -68,10 +71,7 @@ class Control:
                 if view.status is not Status.CANCELLING:
                     steps = [names.task_id_of(step.name) for step in view.spec.platform_spec.steps]
                     await run_in_threadpool(self._write, view, steps, INTENT_KEY, self._intent(view, Action.CANCEL))
-            view = await self._past_an_end(workspace, view.id)
-            if not view.status.terminal and view.waits:
-                view = await self._end_waiting(view)
-            return render.job(view)
+            return render.job(await self._end_waiting(await self._past_an_end(view), view.run.clear_number))
 
     @asynccontextmanager
     async def _held(self, right: Right, workspace: str, identifier: str) -> AsyncIterator[JobView]:
@@ -84,23 +84,41 @@ class Control:
                 await run_in_threadpool(self._access.require, right, workspace, view.run.dag_id)
             yield view
 
-    async def _past_an_end(self, workspace: str, identifier: str) -> JobView:
+    async def _past_an_end(self, view: JobView) -> JobView:
         """The job as it is; where a step is just ending well, as it is once Airflow has noted that."""
         deadline = self._clock() + _END_SECONDS
         while True:
-            view = await run_in_threadpool(self._lookup.job, workspace, identifier)
+            view = await self._again(view)
             if not view.changes_step or self._clock() > deadline:
                 return view
             await self._sleep(0.1)
 
-    async def _end_waiting(self, view: JobView) -> JobView:
-        """End a run at once that has no step at work; one that begins meanwhile reads the intent itself."""
-        try:
-            await self._gateway.mark_failed(self._caller, view.run)
-        except NemoJobsError:
-            # It began, ended or was deleted meanwhile: the intent does the rest.
-            return view
+    async def _again(self, view: JobView) -> JobView:
         return await run_in_threadpool(self._lookup.job, view.workspace, view.id)
+
+    async def _end_waiting(self, view: JobView, clear_number: int) -> JobView:
+        """End a run at once that has no step at work; one that begins meanwhile reads the intent itself.
+
+        Airflow's API locks the tasks before their run, its scheduler the run before its tasks. Where the API loses that
+        deadlock nobody else would end the run: a step without a slot does not read its intent.
+
+        :param clear_number: of the attempt that is to end; a rerun that begins meanwhile is none of our business
+        """
+        deadline = self._clock() + _REFUSED_SECONDS
+        while view.waits and not view.status.terminal and view.run.clear_number == clear_number:
+            try:
+                await self._gateway.mark_failed(self._caller, view.run)
+            except DatabaseAway:
+                if self._clock() > deadline:
+                    raise
+                await self._sleep(0.1)
+            except NemoJobsError:
+                # It began, ended or was deleted meanwhile: the intent does the rest.
+                return view
+            else:
+                return await self._again(view)
+            view = await self._again(view)
+        return view
 
     def _intent(self, view: JobView, action: Action) -> dict[str, Any]:
         intent = Intent(action=action, by=self._caller.name, at=now(), clear_number=view.run.clear_number)

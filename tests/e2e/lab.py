@@ -7,12 +7,14 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+import sqlalchemy
 
 from nemo_airflow_provider import processes
 from tests.stack import AirflowStack
@@ -165,6 +167,18 @@ class Lab:
         answer = self.http.request(method, f"/api/v2{path}", json=body, params=query)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
+
+    @contextmanager
+    def database(self) -> Iterator[sqlalchemy.Connection]:
+        """A connection to Airflow's own database; each statement is a transaction unless one is begun."""
+        engine = sqlalchemy.create_engine(
+            self.stack.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], isolation_level="AUTOCOMMIT"
+        )
+        try:
+            with engine.connect() as connection:
+                yield connection
+        finally:
+            engine.dispose()
 
     def open_gate(self, slots: int) -> None:
         """Give the gate's pool so many slots."""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 
 from tests.e2e.lab import Lab, deaf, in_parallel, numbered, polite, python, step
+from tests.stack.airflow import wait_until
+
+#: Whether a change of a run waits for a lock.
+WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
+    "AND query LIKE 'UPDATE dag_run%'"
+)
 
 
 @pytest.fixture
@@ -55,6 +64,27 @@ class TestCancel:
             ("second", "cancelled"),
         ]
         assert job.messages() == ["one"]
+        assert not marks.pids
+
+    @pytest.mark.needs("postgres")
+    def test_though_airflow_loses_a_deadlock(self, lab: Lab, gate: None) -> None:
+        """Airflow's API locks tasks before their run, its scheduler the run before its tasks."""
+        marks = lab.marks()
+        job = lab.submit("deadlock", step("work", polite(marks), "gated"))
+        job.wait("pending")
+        wait_until(lambda: job.task("work")["state"] == "scheduled", 30, "the scheduler")
+        run = {"run": job.name}
+        with lab.database() as scheduler, lab.database() as observer, ThreadPoolExecutor(1) as pool:
+            scheduler.execute(text("BEGIN"))
+            scheduler.execute(text("SELECT FROM dag_run WHERE run_id = :run FOR NO KEY UPDATE"), run)
+            cancelled = pool.submit(job.cancel)
+            wait_until(lambda: observer.execute(WAITING).scalar(), 30, "Airflow's API")
+            # The one that has waited for a second first is the one that loses.
+            scheduler.execute(text("UPDATE task_instance SET updated_at = now() WHERE run_id = :run"), run)
+            scheduler.execute(text("ROLLBACK"))
+            assert cancelled.result()["status"] == "cancelled"
+        lab.open_gate(4)
+        lab.submit("after", step("work", python("print('ok')"), "gated")).wait("completed")
         assert not marks.pids
 
     def test_in_a_step_twice(self, lab: Lab) -> None:

@@ -114,12 +114,9 @@ LOCKED_RUNS = sqlalchemy.text(
 def kill_scheduler_holding_locks(lab: Lab) -> None:
     """SIGKILL the scheduler's main process in the middle of a transaction that has locked runs."""
     scheduler = lab.stack.server.components["scheduler"]
-    database = sqlalchemy.create_engine(
-        lab.stack.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], isolation_level="AUTOCOMMIT"
-    )
 
     def caught() -> bool:
-        with stopped(scheduler), database.connect() as connection:
+        with stopped(scheduler):
             seen = set(connection.execute(LOCKED_RUNS))
             time.sleep(0.1)  # what others have open is over then
             if not seen & set(connection.execute(LOCKED_RUNS)):
@@ -127,10 +124,8 @@ def kill_scheduler_holding_locks(lab: Lab) -> None:
             lab.stack.kill("scheduler")
             return True
 
-    try:
+    with lab.database() as connection:
         wait_until(caught, 60, "the scheduler in the middle of a transaction")
-    finally:
-        database.dispose()
 
 
 @pytest.mark.needs("postgres")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -50,7 +52,7 @@ class FakeGateway:
     """`Gateway` over lists.
 
     `denied` holds (right, DAG id) pairs the caller does not have, `asked` those that were asked for, `held` the
-    names locked now, and `failing` how often each call succeeds before the database is away, and how that fails.
+    names locked now, and `failing` which calls, counted from 0, find no database, and how that fails.
     """
 
     def __init__(self) -> None:
@@ -62,18 +64,20 @@ class FakeGateway:
         self.asked: list[tuple[Right, str]] = []
         self.locked: list[str] = []
         self.held: set[str] = set()
-        self.failing: dict[str, tuple[int, DatabaseAway]] = {}
+        self.failing: dict[str, tuple[range, DatabaseAway]] = {}
+        self.calls: Counter[str] = Counter()
 
-    def fail(self, call: str, *, after: int = 0, undone: bool = True) -> None:
-        """Let a call find no database once it has succeeded so often."""
-        self.failing[call] = after, DatabaseAway("Airflow's database was away.", undone=undone)
+    def fail(self, call: str, *, after: int = 0, times: int = sys.maxsize, undone: bool = True) -> None:
+        """Let a call find no database so many times, once it has succeeded so often."""
+        error = DatabaseAway("Airflow's database was away.", undone=undone)
+        self.failing[call] = range(after, min(after + times, sys.maxsize)), error
+        self.calls[call] = 0
 
     def _reach(self, call: str) -> None:
-        left, error = self.failing.get(call, (1, None))
-        if error is not None:
-            self.failing[call] = left - 1, error
-            if left <= 0:
-                raise error
+        number = self.calls[call]
+        self.calls[call] += 1
+        if call in self.failing and number in self.failing[call][0]:
+            raise self.failing[call][1]
 
     def add(self, name: str, spec: JobSpec | None = None, workspace: str = "default", **changes: Any) -> RunRow:
         """A run as Airflow holds it."""
@@ -181,6 +185,7 @@ class FakeGateway:
         return replace(row, conf=conf)
 
     async def mark_failed(self, caller: Caller, row: RunRow) -> None:
+        self._reach("mark_failed")
         self.marked.append(row.pk)
         self.run_state(row, "failed")
         for task_id in self.states[row.pk].tasks:

@@ -246,6 +246,37 @@ class TestDatabaseThatFails:
         assert self.told(control, Right.UPDATE) == LOOK
         assert gateway.states[row.pk].values["train", INTENT_KEY]["action"] == "cancel"
 
+    def test_the_end_of_a_waiting_run_is_asked_for_again(self, gateway: FakeGateway, control: Control) -> None:
+        """Airflow's API and its scheduler lock a run's rows in different orders: one of them loses a deadlock."""
+        row = gateway.add("job-1")
+        gateway.fail("mark_failed", times=3, undone=False)
+        job = asyncio.run(control.cancel("default", "job-1"))
+        assert (job["status"], gateway.marked) == ("cancelled", [row.pk])
+
+    def test_a_run_that_has_begun_meanwhile_is_left_to_its_step(
+        self, gateway: FakeGateway, control: Control, time: Time
+    ) -> None:
+        row = gateway.add("job-1")
+        gateway.fail("mark_failed", times=1)
+        time.meanwhile = lambda: gateway.step(row, "train", "running", record(Status.ACTIVE))
+        job = asyncio.run(control.cancel("default", "job-1"))
+        assert (job["status"], gateway.marked) == ("cancelling", [])
+
+    def test_a_rerun_that_waits_meanwhile_is_not_ended(
+        self, gateway: FakeGateway, control: Control, time: Time
+    ) -> None:
+        row = gateway.add("job-1")
+        gateway.fail("mark_failed", times=1)
+        time.meanwhile = lambda: gateway.rows.__setitem__(row.pk - 1, replace(row, clear_number=1))
+        asyncio.run(control.cancel("default", "job-1"))
+        assert gateway.marked == []
+
+    def test_the_end_of_a_waiting_run_fails_for_good(self, gateway: FakeGateway, control: Control) -> None:
+        row = gateway.add("job-1")
+        gateway.fail("mark_failed")
+        assert self.told(control, Right.UPDATE) == LOOK
+        assert gateway.states[row.pk].values["train", INTENT_KEY]["action"] == "cancel"
+
     def test_a_read_after_the_run_was_ended(self, gateway: FakeGateway, control: Control) -> None:
         row = gateway.add("job-1")
         gateway.fail("states_of", after=3, undone=True)
