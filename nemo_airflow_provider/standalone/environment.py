@@ -47,7 +47,7 @@ SQLITE_DEFAULTS = {
     "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "-1",
 }
 
-PROFILES_HEADER = "# Execution profiles of this local Airflow. Written once; edit it and restart.\n"
+PROFILES_HEADER = "# Execution profiles of this local Airflow. Written once; edits count at the next request.\n"
 
 
 def server_environment(environ: Mapping[str, str], home: Path, *, port: int, api_workers: int) -> dict[str, str]:
