@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Timer
+from unittest.mock import Mock
 
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
+from nemo_airflow_provider.backends.subprocess import backend
 from tests.unit.backends.subprocess.host import Host, key, lives
 from tests.waiting import wait_until
 
@@ -190,14 +193,23 @@ def test_wait_sees_the_end_soon(host: Host) -> None:
     assert host.end().exit_code == -signal.SIGKILL
 
 
-def test_wait_costs_next_to_nothing(host: Host) -> None:
+def test_wait_costs_next_to_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty looks a second at most, and each costs no more than it takes to read a file fifty times."""
+    look = Mock(wraps=backend._state)
+    monkeypatch.setattr(backend, "_state", look)
     host.shell("sleep 60")
-    before = time.process_time()
-    host.backend.wait(key(), 2, Event())
-    spent = time.process_time() - before
+    waiting = processor_seconds(lambda: host.backend.wait(key(), 2, Event()))
+    reading = processor_seconds(lambda: [(host.control() / "started").read_bytes() for _ in range(1000)])
     host.backend.stop(key(), 0)
     host.end()
-    assert spent < 0.04, f"{spent / 2:.1%} of a core"
+    assert look.call_count <= 2 * 40 + 10  # more often at first
+    assert waiting / look.call_count < 50 * reading / 1000
+
+
+def processor_seconds(call: Callable[[], object]) -> float:
+    before = time.process_time()
+    call()
+    return time.process_time() - before
 
 
 @pytest.mark.parametrize("submitted", [True, False])
