@@ -60,13 +60,13 @@ class Handle(_Stored):
     :param state: `submitting` is written before the engine is asked, `submitted` after it has answered
     :param engine: the engine's identity; another one can say nothing about the workload
     :param start: starts 0, 1, … of the generation
-    :param expired_ttl: seconds of the TTL for which we stopped it, if we did
+    :param expired: why we stopped it when a limit had run out: the sentence for the step's record
     """
 
     state: Literal["submitting", "submitted"]
     engine: str
     start: int = 0
-    expired_ttl: int | None = None
+    expired: str | None = None
 
 
 class TaskRecord(_Stored):
@@ -87,6 +87,7 @@ class StepRecord(_Stored):
 
     :param clear_number: Airflow's clear number when the generation began: the attempt it belongs to
     :param started_at: when the workload was seen running
+    :param paused_seconds: how long it has been paused since then; the active TTL does not count that time
     :param grace_seconds: what the workload is given to end when it is asked to
     """
 
@@ -97,6 +98,7 @@ class StepRecord(_Stored):
     created_at: Moment
     updated_at: Moment
     started_at: Moment | None = None
+    paused_seconds: float = 0
     ended_at: Moment | None = None
     grace_seconds: float = 0
     handle: Handle | None = None

@@ -69,6 +69,7 @@ class Journal:
         record.status = Status.PENDING
         record.status_details = {"message": "Job is pending"}
         record.started_at = None
+        record.paused_seconds = 0
         record.updated_at = moment
         if record.task(task_name) is None:
             record.tasks.append(
@@ -129,11 +130,14 @@ class Journal:
         self.conclude(Outcome(Status.ERROR, message, error={"message": message}), None)
         raise StepFailed(message)
 
-    def expire(self, ttl_seconds: int) -> None:
-        """Write down which TTL ran out, before the workload is stopped for it: a later try must know why it ended."""
+    def expire(self, reason: str) -> None:
+        """Write down which limit ran out, before the workload is stopped for it: a later try must know why it ended.
+
+        :param reason: see `runner.limits`
+        """
         handle = self._record.handle
         assert handle is not None
-        handle.expired_ttl = ttl_seconds
+        handle.expired = reason
         self._insist_on_record()
 
     def explain(self, message: str) -> None:

@@ -20,6 +20,7 @@ from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner.engine import LIVE, Engine
 from nemo_airflow_provider.runner.journal import Journal
+from nemo_airflow_provider.runner.limits import Limits, timed_out
 from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
 from nemo_airflow_provider.runner.output import Output
 from nemo_airflow_provider.runner.start import Start
@@ -93,6 +94,7 @@ class StepLoop:
         self._engine = engine
         self._config = config
         self._timing = timing
+        self._limits = Limits.of(task.step, config, timing.engine_timer)
         self._cancelled = False
         self._stop_asked = False
         self._began = time.monotonic()
@@ -104,7 +106,9 @@ class StepLoop:
 
     def run(self) -> None:
         """Start or adopt the workload, watch it to its end, report."""
-        start = Start(self._task, self._host, self._journal, self._engine, self._config, self._timing.engine)
+        start = Start(
+            self._task, self._host, self._journal, self._engine, self._config, self._limits, self._timing.engine
+        )
         outcome = start.begin_or_adopt(self._asked_to_cancel)
         if outcome is not None:
             self._end(outcome, None)
@@ -123,7 +127,7 @@ class StepLoop:
         seen = self._engine.observe(key)
         while seen.phase in LIVE:
             self._publish(key, seen, output)
-            self._obey(key, seen)
+            self._obey(key, seen, output)
             self._engine.backend.wait(key, self._timing.intent, self._wake)
             self._check_termination(key)
             seen = self._engine.observe(key)
@@ -147,14 +151,14 @@ class StepLoop:
             status, message = Status.ACTIVE, seen.message or "Job is running"
         self._journal.update(status, output.trouble or message, seen.details, key.task)
 
-    def _obey(self, key: WorkloadKey, seen: Observation) -> None:
-        """Act on the intent and on timers."""
+    def _obey(self, key: WorkloadKey, seen: Observation, output: Output) -> None:
+        """Act on the intent and on limits."""
         if self._stop_asked:
             return
         if self._asked_to_cancel():
             self._ask_to_stop(key)
-        elif (ttl := self._expired_ttl(key, seen)) is not None:
-            self._journal.expire(ttl)
+        elif (reason := self._expired(key, seen, output)) is not None:
+            self._journal.expire(reason)
             self._ask_to_stop(key)
 
     def _asked_to_cancel(self) -> bool:
@@ -168,17 +172,10 @@ class StepLoop:
             self._next_intent = time.monotonic() + (self._timing.intent if quick else self._timing.intent_later)
         return self._cancelled
 
-    def _expired_ttl(self, key: WorkloadKey, seen: Observation) -> int | None:
-        """The TTL that has run out: before-active from the submit, active from the real start."""
+    def _expired(self, key: WorkloadKey, seen: Observation, output: Output) -> str | None:
+        """Why a limit of the step ends it, if one does."""
         record = self._journal.record
-        row = record.task(key.task) if record else None
-        if record is None or row is None:
-            return None
-        pending = seen.phase is Phase.PENDING
-        since = row.created_at if pending else record.started_at
-        ttl = self._config.ttl_seconds_before_active if pending else self._config.ttl_seconds_active
-        slack = 0.0 if pending else self._timing.engine_timer
-        return ttl if since is not None and (now() - since).total_seconds() > ttl + slack else None
+        return self._limits.expired(record, key.task, seen.phase, now(), output.last_sign) if record else None
 
     def _ask_to_stop(self, key: WorkloadKey) -> None:
         grace = self._config.graceful_shutdown_timeout_seconds
@@ -207,16 +204,16 @@ class StepLoop:
 
     def _conclude(self, seen: Observation) -> Outcome:
         handle = self._journal.record.handle if self._journal.record else None
-        expired = handle.expired_ttl if handle else None
+        expired = handle.expired if handle else None
         if expired is None and seen.stopped == "ttl":
-            expired = self._config.ttl_seconds_active
+            expired = timed_out(self._config.ttl_seconds_active)
         cancelled = self._cancelled or seen.stopped == "asked"
         return outcome_of(
             seen,
             backend=self._engine.backend,
             engine=handle.engine if handle else "",
             cancelled=cancelled,
-            expired_ttl=expired,
+            expired=expired,
         )
 
     def _end(self, outcome: Outcome, key: WorkloadKey | None, error_stack: str | None = None) -> None:

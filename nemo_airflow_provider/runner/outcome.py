@@ -34,20 +34,13 @@ _NOBODYS_WISH = {
 }
 
 
-def timed_out(seconds: int) -> str:
-    """Text of a TTL that ran out."""
-    return f"Job timed out after reaching max TTL of {seconds} seconds"
-
-
-def outcome_of(
-    seen: Observation, *, backend: Backend, engine: str, cancelled: bool, expired_ttl: int | None
-) -> Outcome:
+def outcome_of(seen: Observation, *, backend: Backend, engine: str, cancelled: bool, expired: str | None) -> Outcome:
     """Decide how the step ended. The exit code decides, logs never do.
 
     :param seen: the workload after its end
     :param backend: for its words
     :param cancelled: we stopped it because somebody asked
-    :param expired_ttl: seconds of the TTL that ran out, if one did
+    :param expired: why we stopped it when a limit had run out, see `runner.limits`
     :param engine: the engine the workload was handed to, for the text of a lost one
     """
     details = dict(seen.details)
@@ -63,9 +56,8 @@ def outcome_of(
             details,
             {"message": message, "reason": LostWorkload.code, **(seen.error or {})},
         )
-    if expired_ttl is not None:
-        message = timed_out(expired_ttl)
-        return Outcome(Status.ERROR, message, details, {"message": message, **(seen.error or {})})
+    if expired is not None:
+        return Outcome(Status.ERROR, expired, details, {"message": expired, **(seen.error or {})})
     if cancelled:
         return Outcome(Status.CANCELLED, f"Job was cancelled with exit code {seen.exit_code}", details)
     if seen.stopped in _NOBODYS_WISH:

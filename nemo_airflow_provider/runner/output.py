@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from types import TracebackType
 
 from nemo_airflow_provider.backends.base import Backend, Signal
@@ -11,6 +12,7 @@ from nemo_airflow_provider.logs.pump import Pump
 from nemo_airflow_provider.logs.store import line_count
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.runner.task import StepHost, StepTask
 
 
@@ -67,6 +69,14 @@ class Output:
                 return False
             self._pump.join(0.005)
         return True
+
+    def last_sign(self) -> datetime | None:
+        """When the step printed its newest stored line; now while output waits to be stored, as nobody can tell."""
+        if self.trouble or self.lost:
+            return now()
+        total = line_count(self._task.storage, self._task.stream)
+        lines = read_from(self._task.storage, self._task.stream, total - 1, 1) if total else []
+        return datetime.fromisoformat(lines[0].timestamp) if lines else None
 
     def last_text(self, characters: int) -> str:
         """The end of what the step printed."""

@@ -12,7 +12,8 @@ from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.runner.engine import LIVE, Engine
 from nemo_airflow_provider.runner.environment import environment_of
 from nemo_airflow_provider.runner.journal import Journal
-from nemo_airflow_provider.runner.outcome import Outcome, outcome_of, timed_out
+from nemo_airflow_provider.runner.limits import Limits
+from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
 from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask
 
 _NEVER_STARTED = Outcome(Status.CANCELLED, "Job was cancelled before this step started")
@@ -31,6 +32,7 @@ class Start:
         journal: Journal,
         engine: Engine,
         config: BackendConfig,
+        limits: Limits,
         wait_seconds: float,
     ) -> None:
         self._task = task
@@ -38,6 +40,7 @@ class Start:
         self._journal = journal
         self._engine = engine
         self._config = config
+        self._limits = limits
         self._wait_seconds = wait_seconds
         self._identity = engine.identity()
         self.key = task.key(self._number())
@@ -67,10 +70,13 @@ class Start:
                 backend=self._engine.backend,
                 engine=handle.engine,
                 cancelled=asked_to_cancel(),
-                expired_ttl=handle.expired_ttl,
+                expired=handle.expired,
             )
-        if handle.state == "submitting" and self._engine.observe(self.key).phase is Phase.ABSENT:
-            return _NEVER_STARTED if asked_to_cancel() else self._submit(asked_to_cancel)
+        if handle.state == "submitting":
+            seen = self._engine.observe(self.key)
+            if seen.phase is Phase.ABSENT:
+                return _NEVER_STARTED if asked_to_cancel() else self._submit(asked_to_cancel)
+            self._journal.submitted(self.key.task, seen.details)
         self._host.note(f"Step '{self.key.step}' goes on: {self.key.task} was started by an earlier try")
         return None
 
@@ -126,10 +132,10 @@ class Start:
         self._leave_if_told()
         if asked_to_cancel():
             return _NEVER_STARTED
-        record, ttl = self._journal.record, self._config.ttl_seconds_before_active
-        row = record.task(self.key.task) if record else None
-        if row is not None and (now() - row.created_at).total_seconds() > ttl:
-            return Outcome(Status.ERROR, timed_out(ttl), error={"message": timed_out(ttl), "reason": reason})
+        record = self._journal.record
+        expired = self._limits.expired_before_active(record, self.key.task, now()) if record else None
+        if expired is not None:
+            return Outcome(Status.ERROR, expired, error={"message": expired, "reason": reason})
         self._host.terminated.wait(self._wait_seconds)
         return None
 

@@ -15,6 +15,7 @@ from nemo_airflow_provider.logs.store import superseded_start
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.record import StepRecord, parse_record, step_key
+from nemo_airflow_provider.model.spec import Lifecycle
 from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner import StepFailed, StepHost, StepLeft, StepTask, Timing
 from nemo_airflow_provider.runner import run_step as run_step_paced
@@ -222,6 +223,20 @@ class TestAdoption:
         run_step(changed(task, open_backend=mended), again)
         assert record(again).status == "completed"
         assert any("broken" in str(value["status_details"]["message"]) for _, value in again.saved)
+
+    def test_a_start_that_nobody_saw_is_timed_from_its_adoption(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        self.begin(task, host, backend)
+        again = FakeHost()
+        submitting = next(value for _, value in host.saved if value["handle"]["state"] == "submitting")
+        again.values = {step_key(0): submitting}
+        backend.on_wait = lambda key: setattr(backend.processes[key], "end", Observation(Phase.ENDED, exit_code=0))
+        run_step(task, again)
+        done = record(again)
+        assert (len(backend.submitted), done.status) == (1, "completed")
+        assert done.handle is not None and done.handle.state == "submitted"
+        assert done.started_at is not None
 
     def test_a_try_that_is_superseded_starts_nothing(
         self, task: StepTask, host: FakeHost, backend: FakeBackend
@@ -475,6 +490,15 @@ class TestFaults:
         backend.processes[task.key(0)].end = Observation(Phase.ENDED, exit_code=-15, stopped="asked")
         with pytest.raises(StepFailed, match="max TTL of 0 seconds"):
             run_step_paced(task, again, timing)
+
+    def test_a_step_without_a_sign_of_life(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        step = task.step.model_copy(update={"lifecycle": Lifecycle(staleness_timeout_seconds=1)})
+        backend.on_submit = lambda _: Process()
+        text = "Job terminated: no task updates received within 1s staleness threshold"
+        with pytest.raises(StepFailed, match=text):
+            run_step(changed(task, step=step), host)
+        assert backend.stopped == [(task.key(0), 30)]
+        assert (record(host).status, record(host).error_details) == ("error", {"message": text})
 
     @pytest.mark.parametrize(
         ("reason", "text"), [("signalled", "ended from outside"), ("orphaned", "work directory was removed")]
