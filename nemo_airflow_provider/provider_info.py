@@ -24,6 +24,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": "NVIDIA NeMo Helix jobs",
         "description": "Runs NeMo Helix jobs on Airflow: operators by execution profile, a jobs REST API and CLI.",
         "versions": [__version__],
+        "cli": ["nemo_airflow_provider.airflow_cli.definition.get_provider_cli_commands"],
         "config": {
             "nemo": {
                 "description": "NeMo Helix jobs.",

@@ -54,6 +54,8 @@ class BackendConfig(StrictModel):
     config_required: ClassVar[bool] = True
     #: The engine on the host that must answer; its profiles are dropped when it does not. For messages.
     local_engine: ClassVar[str | None] = None
+    #: Whether steps run with the rights of the worker's own user.
+    runs_as_worker: ClassVar[bool] = False
     #: Whether profiles are dropped when `platform.runtime` is `none`.
     needs_cluster: ClassVar[bool] = False
     #: Built-in profiles by `platform.runtime`, in order.
@@ -125,6 +127,11 @@ class BackendConfig(StrictModel):
     def merged_over(self, built_in: Self, given: frozenset[str]) -> Self:
         """This config over a built-in of the same class: the keys of `given` win, each as a whole (§7)."""
         return built_in.model_copy(update={key: getattr(self, key) for key in given})
+
+    @property
+    def is_bound_to_host(self) -> bool:
+        """Whether only the host that started a step can watch it: workers on another cannot take it over."""
+        return False
 
     def supports_persistent_storage(self) -> bool:
         """Whether a step may ask for storage that outlives it (configuration contract §5.6)."""

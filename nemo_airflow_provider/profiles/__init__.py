@@ -16,7 +16,7 @@ from nemo_airflow_provider.profiles.configuration import Configuration, read_con
 from nemo_airflow_provider.profiles.merge import merge
 from nemo_airflow_provider.profiles.platform import PlatformConfig
 from nemo_airflow_provider.profiles.profile_set import Profile, ProfileSet
-from nemo_airflow_provider.profiles.source import read_text
+from nemo_airflow_provider.profiles.textfile import read_text
 
 __all__ = ["PlatformConfig", "Profile", "ProfileSet", "load_profiles"]
 

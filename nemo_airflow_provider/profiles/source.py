@@ -1,10 +1,9 @@
-"""The configuration file as text: reading it, finding its sections, and knowing the line of every value."""
+"""The text of the configuration file: finding its sections, and knowing the line of every value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
@@ -13,6 +12,11 @@ import yaml
 from nemo_airflow_provider.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
+
+#: Values of a section, each alias counted as all that it stands for.
+_MOST_VALUES = 100_000
+#: PyYAML takes quadratic time for the digits of `1:1:1:…`.
+_MOST_DIGITS = 1000
 
 _PARSE_ERROR = "Error parsing NeMo Helix configuration file as YAML:"
 
@@ -79,33 +83,6 @@ class Section:
     data: dict[str, Any]
 
 
-def read_text(path: Path, named_by: str) -> str:
-    """The file's text.
-
-    :param named_by: the setting that names the file, for the messages
-    :raises ConfigError: there is no such file, it may not be read, or it is not UTF-8
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(
-            f"Configuration file '{path}' does not exist. {named_by} names it; correct the path, or "
-            "remove the setting to run with built-in profiles."
-        ) from None
-    except OSError as error:
-        raise ConfigError(
-            f"Configuration file '{path}', named by {named_by}, cannot be read: {error.strerror or error}."
-        ) from error
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"Configuration file '{path}' is not UTF-8 text: byte 0x{content[error.start]:02x} in line "
-            f"{line}. Save it as UTF-8."
-        ) from error
-
-
 def read_sections(source: str, text: str, names: tuple[str, ...], problems: list[str]) -> dict[str, Section]:
     """The sections of `names` that the text has; the others are neither read nor checked.
 
@@ -136,11 +113,16 @@ def read_sections(source: str, text: str, names: tuple[str, ...], problems: list
         raise ConfigError(f"{_PARSE_ERROR} {source}: {reason}") from error
 
 
+_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+
+
 class _Loader(yaml.SafeLoader):
     """Has a line for every fault: PyYAML lets Python's own complaints through, for a date like 2026-02-31."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
+            if node.tag in _NUMBERS and len(node.value) > _MOST_DIGITS:
+                raise ValueError
             return super().construct_object(node, deep)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             value = shortened(node.value) if isinstance(node, yaml.ScalarNode) else "this"
@@ -171,6 +153,8 @@ def _sections(
             continue
         before = len(problems)
         problems.extend(_faults(node, place, (), set()))
+        if len(problems) == before and _size(node, {}) > _MOST_VALUES:
+            problems.append(f"{place}: more than {_MOST_VALUES:,} values, with its aliases written out")
         if len(problems) > before:
             continue
         data = loader.construct_document(node)
@@ -213,3 +197,14 @@ def _faults(node: yaml.Node, place: Place, around: tuple[yaml.Node, ...], done: 
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             yield from _faults(value, place.child(index), (*around, node), done)
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values below a node without an alias inside itself; merge keys (`<<`) count like aliases, which they hold.
+
+    :param known: sizes of nodes that were measured
+    """
+    if id(node) not in known:
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        known[id(node)] = 1 if isinstance(parts, str) else 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]

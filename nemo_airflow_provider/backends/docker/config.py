@@ -69,6 +69,11 @@ class DockerConfig(ContainerConfig):
     storage: DockerStorage = Field(default_factory=DockerStorage, description="Volumes.")
     networking: DockerNetworking = Field(default_factory=DockerNetworking, description="Network.")
 
+    @property
+    def is_bound_to_host(self) -> bool:
+        """Unless a connection names an engine that every worker reaches."""
+        return self.docker_conn_id is None
+
     def supports_persistent_storage(self) -> bool:
         """When a volume is named for it."""
         return self.storage.volume_name != ""

@@ -15,6 +15,7 @@ class SubprocessConfig(BackendConfig):
     """`config:` of a subprocess profile."""
 
     config_required: ClassVar[bool] = False
+    runs_as_worker: ClassVar[bool] = True
 
     working_directory: str = Field(
         default="/tmp/nhx-subprocess-jobs",
@@ -41,6 +42,11 @@ class SubprocessConfig(BackendConfig):
         if wanted is None:
             wanted = runtime != "kubernetes"
         return (("subprocess", "default"),) if wanted else ()
+
+    @property
+    def is_bound_to_host(self) -> bool:
+        """Its process is there."""
+        return True
 
     def supports_persistent_storage(self) -> bool:
         """A directory of the job beside its working directories."""

@@ -1,0 +1,126 @@
+"""The configuration file, and whether this installation can run steps of its profiles."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from nemo_airflow_provider.backends.registry import BACKENDS
+from nemo_airflow_provider.doctor.configfile import MergedProfile
+from nemo_airflow_provider.doctor.facts import Database, Installation
+from nemo_airflow_provider.doctor.findings import Finding, error, fine, note, warning
+
+#: The command that shows what is wrong in full.
+_FULL = "airflow nemo config check"
+
+
+def config_file(installation: Installation) -> Iterator[Finding]:
+    """Whether the file is as it should be."""
+    report = installation.file
+    if report.unreadable is not None:
+        yield error("config file", report.unreadable, "Until then the jobs API answers 503 and steps fail.")
+    for problem in report.errors:
+        yield error("config file", problem, "Correct it; until then the jobs API answers 503 and steps fail.")
+    for problem in report.warnings:
+        yield warning("config file", problem, f"See {_FULL}.")
+    if report.without_effect:
+        yield warning(
+            "config file",
+            f"Without effect here: {', '.join(report.without_effect)}.",
+            "Remove them, unless the file is shared with NeMo Helix.",
+        )
+    if report.is_valid and not report.warnings and not report.without_effect:
+        yield fine("config file", f"{report}: {len(report.profiles)} execution profiles.")
+
+
+def backends(installation: Installation) -> Iterator[Finding]:
+    """Whether what the profiles need is installed."""
+    missing: dict[str, list[str]] = defaultdict(list)
+    for merged in installation.file.profiles:
+        if not merged.provided:
+            missing[merged.profile.backend].append(str(merged.profile))
+    for name, profiles in missing.items():
+        entry = BACKENDS[name]
+        remedy = f"pip install '{entry.requirement}'"
+        if entry.backend_path is None:
+            remedy = "This version lists profiles of that backend and cannot run them; take another one for your jobs."
+        yield warning(
+            "backends", f"Steps of {', '.join(profiles)} cannot run: backend '{name}' is not installed.", remedy
+        )
+    if not missing and installation.file.profiles:
+        yield fine("backends", "All that the profiles need is installed.")
+
+
+def hosts(installation: Installation) -> Iterator[Finding]:
+    """Whether steps that live on a worker's host always come back to that host."""
+    if installation.steps_stay_here and not _several_schedulers(installation):
+        return
+    lost = without_queue(installation)
+    if lost:
+        where = ", ".join(installation.executors)
+        yield warning(
+            "hosts",
+            f"Steps of {_listed(lost)} live on their worker's host, and with several hosts ({where}) nobody can take "
+            "them over when the worker is lost.",
+            "Give each of the profiles a queue that one host serves: config: {airflow: {queue: NAME}}.",
+        )
+
+
+def without_queue(installation: Installation) -> list[MergedProfile]:
+    """Profiles whose steps live on the worker's host, and that do not say on which."""
+    return [
+        merged
+        for merged in installation.file.profiles
+        if merged.profile.config.is_bound_to_host and merged.profile.config.airflow.queue is None
+    ]
+
+
+def _several_schedulers(installation: Installation) -> bool:
+    found = installation.database
+    return isinstance(found, Database) and found.alive.get("scheduler", 0) > 1
+
+
+def trust(installation: Installation) -> Iterator[Finding]:
+    """Profiles that give everybody who may make jobs the rights of the worker's user."""
+    open_ones = [merged for merged in installation.file.profiles if merged.profile.config.runs_as_worker]
+    if open_ones:
+        yield note(
+            "trust",
+            f"Steps of {_listed(open_ones)} run as the worker's own user: who may make a job may do what Airflow may.",
+            "Let trusted users alone make jobs, or switch them off: jobs.enable_subprocess_executor: false.",
+        )
+
+
+def executors(installation: Installation) -> Iterator[Finding]:
+    """Executors of Airflow that profiles name."""
+    for name, users in _named(installation, "executor").items():
+        if name not in installation.executor_names:
+            yield error(
+                "executors",
+                f"[core] executor does not list '{name}': steps of {_listed(users)} fail.",
+                "Add it to [core] executor, or correct airflow.executor of the profiles.",
+            )
+
+
+def pools(installation: Installation, found: Database) -> Iterator[Finding]:
+    """Pools that profiles name."""
+    for name, users in _named(installation, "pool").items():
+        if name not in found.pools:
+            yield error(
+                "pools",
+                f"There is no pool '{name}': steps of {_listed(users)} never start.",
+                f"Make it: airflow pools set {name} SLOTS DESCRIPTION",
+            )
+
+
+def _named(installation: Installation, key: str) -> dict[str, list[MergedProfile]]:
+    """Profiles by what they have at a key of `airflow:`."""
+    found: dict[str, list[MergedProfile]] = defaultdict(list)
+    for merged in installation.file.profiles:
+        if name := getattr(merged.profile.config.airflow, key):
+            found[name].append(merged)
+    return found
+
+
+def _listed(profiles: Iterable[MergedProfile]) -> str:
+    return ", ".join(str(merged.profile) for merged in profiles)

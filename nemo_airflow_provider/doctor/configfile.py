@@ -1,0 +1,110 @@
+"""What is in a configuration file: its faults, what its author should know, and the merged profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_airflow_provider.backends.registry import BACKENDS
+from nemo_airflow_provider.errors import ConfigError
+from nemo_airflow_provider.profiles import Profile, ProfileSet, variables
+from nemo_airflow_provider.profiles.configuration import Configuration, Entry, read_configuration
+from nemo_airflow_provider.profiles.merge import merge
+from nemo_airflow_provider.profiles.textfile import UnreadableFile, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class MergedProfile:
+    """A profile as steps get it, and where it comes from.
+
+    :param origin: `built-in`, or the place of its entry, or both
+    :param changed: keys whose value is not the backend's default
+    """
+
+    profile: Profile
+    origin: str
+    changed: Mapping[str, Any]
+
+    @property
+    def provided(self) -> bool:
+        """Whether this installation can run its steps."""
+        return BACKENDS[self.profile.backend].provided
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What was found.
+
+    :param path: the file; None where none is configured
+    :param unreadable: why the file could not be read at all
+    :param errors: faults of the file or of a variable over it, one a line, each with its place
+    :param warnings: what nothing refuses and its author should know
+    :param without_effect: places of keys and variables that are accepted and change nothing
+    :param profiles: in the order of the listing; empty when there are faults
+    """
+
+    path: Path | None
+    unreadable: str | None = None
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    without_effect: tuple[str, ...] = ()
+    profiles: tuple[MergedProfile, ...] = ()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the jobs API can work with it."""
+        return self.unreadable is None and not self.errors
+
+    def __str__(self) -> str:
+        return f"'{self.path}'" if self.path else "no file (built-in profiles)"
+
+
+def inspect(path: Path | None, named_by: str, environ: Mapping[str, str]) -> FileReport:
+    """Read, check and merge a file as the jobs API does. No engine is asked, so all profiles are there.
+
+    :param path: the file; None: built-in profiles and variables alone
+    :param named_by: what names the file, for messages
+    :param environ: variables that change the configuration are looked up here
+    """
+    try:
+        text = None if path is None else read_text(path, named_by)
+        configuration = read_configuration(str(path or ""), text, variables.relevant(environ))
+        merged = merge(configuration, docker_answers=None)
+    except UnreadableFile as error:
+        return FileReport(path, unreadable=str(error))
+    except ConfigError as error:
+        return FileReport(path, errors=tuple(str(error).splitlines()))
+    return FileReport(
+        path,
+        warnings=(*merged.warnings, *merged.hints),
+        without_effect=merged.without_effect,
+        profiles=tuple(_described(merged, configuration)),
+    )
+
+
+def _described(merged: ProfileSet, configuration: Configuration) -> list[MergedProfile]:
+    entries = {(entry.provider, entry.profile): entry for entry in configuration.entries}
+    return [
+        MergedProfile(profile, _origin(entries.get(profile.key), configuration, profile), _changed(profile))
+        for profile in merged.profiles
+    ]
+
+
+def _origin(entry: Entry | None, configuration: Configuration, profile: Profile) -> str:
+    if entry is None:
+        return "built-in"
+    place = entry.place.key or entry.place.source
+    if entry.place.line is not None:
+        place += f", line {entry.place.line}"
+    built_in = BACKENDS[profile.backend].config_class.built_in_profiles(
+        configuration.platform.runtime, configuration.switches
+    )
+    return f"built-in, changed by {place}" if profile.key in built_in else place
+
+
+def _changed(profile: Profile) -> dict[str, Any]:
+    """Keys that differ from their defaults, mappings inside them whole."""
+    defaults = type(profile.config)().model_dump(mode="json")
+    return {key: value for key, value in profile.config.model_dump(mode="json").items() if value != defaults[key]}

@@ -1,0 +1,62 @@
+"""Reading the configuration file: whatever its path leads to, in bounded time and memory."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from nemo_airflow_provider.errors import ConfigError
+
+#: Larger files are refused: reading YAML takes seconds for each MiB, and requests wait for it.
+MAX_BYTES = 1024 * 1024
+
+
+class UnreadableFile(ConfigError):
+    """There is nothing to read at the path."""
+
+
+def read_text(path: Path, named_by: str) -> str:
+    """The file's text.
+
+    :param named_by: the setting that names the file, for the messages
+    :raises UnreadableFile: there is no such file, it is none, or it may not be read
+    :raises ConfigError: it is too large, or not UTF-8
+    """
+    content = _content(path, named_by)
+    if len(content) > MAX_BYTES:
+        raise ConfigError(
+            f"Configuration file '{path}' is larger than {MAX_BYTES // 1024} KiB, which is the most that is read."
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"Configuration file '{path}' is not UTF-8 text: byte 0x{content[error.start]:02x} in line "
+            f"{line}. Save it as UTF-8."
+        ) from error
+
+
+def _content(path: Path, named_by: str) -> bytes:
+    """At most one byte more than is allowed."""
+    try:
+        # Not blocking: a pipe without a writer would never open.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if reason := _refusal(os.fstat(file.fileno()).st_mode):
+                raise UnreadableFile(f"Configuration file '{path}', named by {named_by}, cannot be read: {reason}.")
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise UnreadableFile(
+            f"Configuration file '{path}' does not exist. {named_by} names it; correct the path, or "
+            "remove the setting to run with built-in profiles."
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UnreadableFile(f"Configuration file '{path}', named by {named_by}, cannot be read: {reason}.") from error
+
+
+def _refusal(mode: int) -> str | None:
+    if stat.S_ISREG(mode):
+        return None
+    return "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file"

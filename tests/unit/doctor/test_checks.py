@@ -1,0 +1,239 @@
+"""What is said about an installation, and how bad it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_airflow_provider.backends.registry import BackendEntry
+from nemo_airflow_provider.doctor import checks
+from nemo_airflow_provider.doctor.configfile import FileReport
+from nemo_airflow_provider.doctor.facts import Anchor, DatabaseTrouble, Installation, Workspaces
+from nemo_airflow_provider.doctor.findings import Level
+from nemo_airflow_provider.doctor.recommended import RECOMMENDED
+from nemo_airflow_provider.standalone.environment import DEFAULTS
+from tests.unit.doctor.conftest import DATABASE, Bad
+
+ERROR, WARNING, NOTE = Level.ERROR, Level.WARNING, Level.NOTE
+CELERY = {("core", "executor"): "CeleryExecutor"}
+SHARED = {("nemo", "storage"): "/mnt/nemo"}
+HOST = "platform: {runtime: none}\njobs: {executors: [{backend: subprocess, config: {airflow: {queue: box}}}]}"
+
+
+def test_nothing_is_wrong_with_a_good_installation(bad: Bad) -> None:
+    assert bad() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "check", "words"),
+    [
+        ({("scheduler", "scheduler_idle_sleep_time"): "1"}, WARNING, "settings", "scheduler_idle_sleep_time is 1"),
+        ({("workers", "min_heartbeat_interval"): "5"}, WARNING, "settings", "min_heartbeat_interval is 5"),
+        ({("scheduler", "orphaned_tasks_check_interval"): "x"}, ERROR, "settings", "is no number: 'x'"),
+        ({("api", "workers"): "1"}, WARNING, "settings", "[api] workers is 1"),
+        ({("api", "base_url"): ""}, WARNING, "task url", "http://localhost:8080"),
+        ({("api", "base_url"): "airflow:8080"}, ERROR, "task url", "[api] base_url is no URL"),
+        ({("api", "base_url"): "http://a:port"}, ERROR, "task url", "is no URL"),
+        ({("nemo", "task_base_url"): "http://a/?x=1"}, ERROR, "task url", "[nemo] task_base_url has a query"),
+        (
+            CELERY | SHARED | {("api", "base_url"): "http://localhost:8080"},
+            WARNING,
+            "task url",
+            "workers of CeleryExecutor may be elsewhere",
+        ),
+        ({("nemo", "probe_engines"): "maybe"}, ERROR, "options", "probe_engines is 'maybe'"),
+        ({("dag_processor", "dag_bundle_config_list"): "["}, ERROR, "bundle", "is not JSON"),
+        (CELERY, WARNING, "storage", "steps may run on other hosts"),
+        (
+            {
+                (
+                    "core",
+                    "auth_manager",
+                ): "x.SimpleAuthManager"
+            },
+            WARNING,
+            "users",
+            "made for trying",
+        ),
+    ],
+)
+def test_an_option(bad: Bad, options: dict[Any, str], level: Level, check: str, words: str) -> None:
+    (finding,) = bad(options)
+    assert (finding.level, finding.check) == (level, check)
+    assert words in finding.message
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(("host", "level"), [("127.0.0.1", WARNING), ("0.0.0.0", ERROR), ("", ERROR)])
+def test_everybody_is_an_administrator(bad: Bad, host: str, level: Level) -> None:
+    options = {
+        ("core", "auth_manager"): "x.SimpleAuthManager",
+        ("core", "simple_auth_manager_all_admins"): "True",
+        ("api", "host"): host,
+    }
+    (finding,) = bad(options)
+    assert (finding.level, finding.check) == (level, "users")
+
+
+def test_the_launcher_uses_what_is_recommended() -> None:
+    for each in RECOMMENDED:
+        assert float(DEFAULTS[f"AIRFLOW__{each.section.upper()}__{each.name.upper()}"]) <= each.most
+
+
+class TestParts:
+    @pytest.mark.parametrize(
+        ("change", "level", "check", "words"),
+        [
+            ({"alive": {"scheduler": 0, "dag-processor": 1}}, ERROR, "scheduler", "None has reported itself"),
+            ({"alive": {"scheduler": 1, "dag-processor": 0}}, ERROR, "dag-processor", "None has reported itself"),
+            ({"anchors": {"default": Anchor(known=False)}}, ERROR, "dag file", "does not know the DAG nemo.default"),
+            ({"anchors": {"default": Anchor(True, stale=True)}}, ERROR, "dag file", "does not know the DAG"),
+            ({"import_error": "ImportError: x"}, ERROR, "dag file", "cannot be imported: ImportError: x"),
+            ({"paused": ("nemo.default.a.1", "b")}, WARNING, "paused", "nemo.default.a.1 and 1 more is paused"),
+            ({"shapes": 400}, WARNING, "shapes", "400 of 500 job shapes"),
+            ({"shapes": 500}, ERROR, "shapes", "jobs of a new shape are refused"),
+            ({"runs_read": 9, "no_jobs": ("d / r",)}, WARNING, "runs", "1 of the newest 9 runs"),
+        ],
+    )
+    def test_that_the_database_tells(
+        self, bad: Bad, change: dict[str, Any], level: Level, check: str, words: str
+    ) -> None:
+        (finding,) = bad(database=replace(DATABASE, **change))
+        assert (finding.level, finding.check) == (level, check)
+        assert words in finding.message
+        assert finding.remedy
+
+    def test_a_database_that_is_away_is_one_line(self, bad: Bad) -> None:
+        (finding,) = bad(database=DatabaseTrouble("It does not answer: no", "Start it."))
+        assert (finding.level, finding.check) == (ERROR, "database")
+
+    def test_sqlite_is_for_trying_and_wants_no_second_worker(self, bad: Bad) -> None:
+        (finding,) = bad({("api", "workers"): "1"}, dialect="sqlite")
+        assert (finding.level, finding.check) == (WARNING, "database")
+
+    def test_a_file_in_a_dag_folder_will_do(self, bad: Bad) -> None:
+        no_bundle = {("dag_processor", "dag_bundle_config_list"): ""}
+        assert bad(no_bundle) == []
+        (finding,) = bad(no_bundle, database=DatabaseTrouble("away", "x"))[1:]
+        assert (finding.level, finding.check) == (ERROR, "bundle")
+        assert "JobsDagBundle" in finding.remedy
+
+    def test_the_plugin(self, bad: Bad) -> None:
+        (finding,) = bad(plugin_problem="Airflow does not load it.")
+        assert (finding.level, finding.check) == (ERROR, "plugin")
+
+
+class TestAccess:
+    def test_workspaces_that_are_wrong(self, bad: Bad) -> None:
+        (finding,) = bad(workspaces=Workspaces(problem="[nemo] workspaces is not JSON"))
+        assert (finding.level, finding.check) == (ERROR, "workspaces")
+
+    def test_access_control_that_nobody_asks(self, bad: Bad) -> None:
+        simple = {("core", "auth_manager"): "x.SimpleAuthManager"}
+        found = bad(simple, workspaces=Workspaces(("a", "b"), restricted=("b",)))
+        assert [finding.message.split(":")[0] for finding in found if finding.check == "workspaces"] == [
+            "access_control of b has no effect"
+        ]
+
+
+class TestStorage:
+    @pytest.mark.parametrize(
+        ("make", "words"),
+        [
+            (lambda path: path.write_text(""), "is no directory"),
+            (lambda path: None, None),
+        ],
+    )
+    def test_is_a_directory_that_can_be_made(
+        self, bad: Bad, tmp_path: Path, make: Callable[[Path], object], words: str | None
+    ) -> None:
+        make(tmp_path / "store")
+        found = bad(storage=tmp_path / "store")
+        assert [words in finding.message for finding in found] == ([True] if words else [])
+
+    def test_below_a_file(self, bad: Bad, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        (finding,) = bad(storage=tmp_path / "file" / "store")
+        assert "may not make it" in finding.message
+
+    def test_relative(self, bad: Bad) -> None:
+        (finding,) = bad(storage=Path("store"))
+        assert (finding.level, finding.check) == (ERROR, "storage")
+
+
+class TestProfiles:
+    def test_processes_mean_trust(self, bad: Bad) -> None:
+        (finding,) = bad(profiles=HOST)
+        assert (finding.level, finding.check) == (NOTE, "trust")
+        assert "subprocess/default" in finding.message
+
+    @pytest.mark.parametrize(("executor", "warned"), [("LocalExecutor", False), ("CeleryExecutor,LocalExecutor", True)])
+    def test_steps_of_a_host_need_a_queue_where_there_are_several(self, bad: Bad, executor: str, warned: bool) -> None:
+        options = {("core", "executor"): executor} | SHARED
+        assert "hosts" not in [finding.check for finding in bad(options, profiles=HOST)]
+        found = bad(options, profiles=HOST.replace("{queue: box}", "{}"))
+        assert ("hosts" in [finding.check for finding in found]) is warned
+
+    def test_several_schedulers_are_several_hosts(self, bad: Bad) -> None:
+        found = bad(
+            profiles=HOST.replace("{queue: box}", "{}"),
+            database=replace(DATABASE, alive={"scheduler": 2, "dag-processor": 1}),
+        )
+        assert [finding.check for finding in found] == ["hosts", "trust"]
+
+    def test_an_engine_that_a_connection_names_is_no_host(self, bad: Bad, provided: None) -> None:
+        text = "platform: {runtime: none}\njobs: {executors: [{config: {%s}}], enable_subprocess_executor: false}"
+        options = CELERY | SHARED
+        assert "hosts" in [finding.check for finding in bad(options, profiles=text % "")]
+        assert "hosts" not in [finding.check for finding in bad(options, profiles=text % "docker_conn_id: far")]
+
+    @pytest.fixture
+    def provided(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(BackendEntry, "provided", True)
+
+    def test_what_is_not_installed(self, bad: Bad, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(BackendEntry, "provided", False)
+        monkeypatch.setattr(BackendEntry, "backend_path", "some.where")
+        found = [finding for finding in bad(profiles="platform: {runtime: kubernetes}") if finding.check == "backends"]
+        assert [finding.remedy for finding in found] == ["pip install 'nemo-airflow-provider[kubernetes]'"] * 2
+
+    def test_pools_and_executors_that_are_not_there(self, bad: Bad) -> None:
+        found = bad(profiles=HOST.replace("queue: box", "pool: gpus, executor: Other"))
+        assert [(finding.level, finding.check) for finding in found[:2]] == [(NOTE, "trust"), (ERROR, "executors")]
+        (finding,) = found[2:]
+        assert finding.remedy == "Make it: airflow pools set gpus SLOTS DESCRIPTION"
+
+    @pytest.mark.parametrize("name", ["Other", "other", "a.b.Other"])
+    def test_an_executor_has_several_names(self, bad: Bad, name: str) -> None:
+        options = {("core", "executor"): "LocalExecutor,team=other:a.b.Other"} | SHARED
+        found = bad(options, profiles=HOST.replace("queue: box", f"queue: box, executor: {name}"))
+        assert [finding.check for finding in found] == ["trust"]
+
+    def test_a_broken_file_is_told_line_by_line(
+        self, bad: Bad, file_report: Callable[[str], FileReport], tmp_path: Path
+    ) -> None:
+        found = bad(profiles="jobs:\n  executers: []\n  zzz: 1\n")
+        assert [finding.message.replace(f"{tmp_path}/", "") for finding in found] == [
+            "jobs.yaml:2: jobs.executers: unknown key; did you mean 'executors'?",
+            "jobs.yaml:3: jobs.zzz: unknown key",
+        ]
+
+    def test_what_changes_nothing_is_listed(self, bad: Bad) -> None:
+        text = "platform: {runtime: none, base_url: http://a}\njobs: {reconcile_interval_seconds: 1}"
+        (finding,) = [finding for finding in bad(profiles=text) if finding.check == "config file"]
+        assert "platform.base_url" in finding.message
+        assert "reconcile_interval_seconds" in finding.message
+
+
+def test_a_check_that_fails_does_not_take_the_others_with_it(bad: Bad, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_installation: Installation) -> Any:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(checks, "CHECKS", (broken, *checks.CHECKS))
+    (finding,) = bad()
+    assert (finding.level, finding.check) == (ERROR, "broken")
+    assert "RuntimeError: boom" in finding.message
