@@ -53,10 +53,8 @@ def file_report(tmp_path: Path) -> Callable[[str], FileReport]:
 def bad(tmp_path: Path, file_report: Callable[[str], FileReport]) -> Bad:
     """Everything that is not fine with an installation that differs in these things from a good one."""
 
-    def found(
-        options: Mapping[tuple[str, str], str] | None = None, profiles: str = "", **changes: Any
-    ) -> list[Finding]:
-        merged = OPTIONS | dict(options)
+    def found(options: Options | None = None, profiles: str = "", **changes: Any) -> list[Finding]:
+        merged = OPTIONS | dict(options or {})
         file = file_report(profiles or "platform: {runtime: none}\njobs: {enable_subprocess_executor: false}")
         good = Installation(
             option=lambda section, name: merged.get((section, name), ""),
