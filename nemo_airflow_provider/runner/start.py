@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nemo_airflow_provider.backends.base import BackendConfig, Observation, Phase, Workload
 from nemo_airflow_provider.errors import BackendError, StartError, Superseded
+from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.logs.store import superseded_start
 from nemo_airflow_provider.model.record import Handle, now
 from nemo_airflow_provider.model.status import Status
@@ -124,7 +125,13 @@ class Start:
 
     def _workload(self) -> Workload:
         environment = environment_of(self._task, self.key, self._journal.began_in)
-        return Workload(self.key, self._task.step, environment.system["NEMO_JOB_ATTEMPT_ID"], environment)
+        return Workload(
+            self.key,
+            self._task.step,
+            environment.system["NEMO_JOB_ATTEMPT_ID"],
+            environment,
+            installation_id(self._task.storage),
+        )
 
     def _wait_for_room(self, reason: str, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
         """Say what is waited for, and wait a little; how the step ended instead, if it did."""

@@ -24,16 +24,15 @@ from nemo_airflow_provider.backends.base import (
 )
 from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
+from nemo_airflow_provider.backends.subprocess.holdings import SubprocessHoldings
 from nemo_airflow_provider.backends.subprocess.layout import (
     CONFIG_FILE,
     Place,
-    component,
     place_of,
-    run_directory,
 )
 from nemo_airflow_provider.backends.subprocess.observation import details, look
 from nemo_airflow_provider.backends.subprocess.reach import below, write_file
-from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory, open_work
+from nemo_airflow_provider.backends.subprocess.workdir import WorkDirectory, open_work, present
 from nemo_airflow_provider.errors import BackendError, StartError
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import ProcessExecutor
@@ -43,7 +42,7 @@ _SETTLE_SECONDS = 5.0
 _WAIT_SECONDS = (0.005, 0.025)
 
 
-class SubprocessBackend(Backend):
+class SubprocessBackend(SubprocessHoldings, Backend):
     """Processes under `working_directory` of one host; whoever runs as the same user there may use every verb."""
 
     stderr_prefix = "[stderr] "
@@ -51,8 +50,8 @@ class SubprocessBackend(Backend):
     lost_text = "Local subprocess metadata not found"
 
     def __init__(self, config: SubprocessConfig) -> None:
+        super().__init__(Path(config.working_directory))
         self._config = config
-        self._root = Path(config.working_directory)
 
     def identity(self) -> str:
         """Host name and boot: after a restart of the host its processes are others."""
@@ -63,9 +62,9 @@ class SubprocessBackend(Backend):
         names itself wrongly was written by the workload."""
         place = self._place(key)
         found = []
-        with _translated(place):
+        with launch.translated(place):
             for candidate in job.workloads(place, place.step):
-                with _present(candidate) as work:
+                with present(candidate) as work:
                     other = work.key() if work else None
                 if other is None or other.task != candidate.task:
                     continue
@@ -82,9 +81,9 @@ class SubprocessBackend(Backend):
             )
         place = self._place(workload.key)
         deadline = time.monotonic() + _START_SECONDS
-        with _translated(place):
+        with launch.translated(place):
             while time.monotonic() < deadline:
-                with _claimed(place, deadline - time.monotonic()) as work:
+                with _claimed(place, workload.installation, deadline - time.monotonic()) as work:
                     if work is not None:
                         if work.started() is None and work.ended() is None:
                             self._start(work, workload, executor.command)
@@ -115,13 +114,13 @@ class SubprocessBackend(Backend):
     def observe(self, key: WorkloadKey) -> Observation:
         """See `Backend.observe`; of a lost workload, what is left of its processes is killed."""
         place = self._place(key)
-        with _translated(place), _present(place) as work:
+        with launch.translated(place), present(place) as work:
             return Observation(Phase.ABSENT) if work is None else look(work)
 
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a position is a byte offset in the output file."""
         place = self._place(key)
-        with _translated(place), _present(place) as work:
+        with launch.translated(place), present(place) as work:
             if work is not None:
                 yield from logs.read(work, key.task, position or 0, stop)
 
@@ -129,7 +128,7 @@ class SubprocessBackend(Backend):
         """See `Backend.stop`; of several graces the one that is over first counts."""
         place = self._place(key)
         deadline = time.monotonic() + _SETTLE_SECONDS
-        with _translated(place), _present(place) as work:
+        with launch.translated(place), present(place) as work:
             while work is not None and not work.ask_to_stop(grace_seconds):
                 if not work.being_started() or time.monotonic() > deadline:
                     look(work)  # kills what is left when the supervisor is lost
@@ -139,29 +138,18 @@ class SubprocessBackend(Backend):
     def cleanup(self, key: WorkloadKey) -> None:
         """Remove the work directory, unless its command runs or is being started."""
         place = self._place(key)
-        with _translated(place):
+        with launch.translated(place):
             job.remove_impostor(place)
-            with _present(place) as work:
+            with present(place) as work:
                 if work is not None and work.settle():
                     job.remove_work(place)
-
-    def remove_job(self, workspace: str, run_id: str, run_key: str) -> bool:
-        """Remove everything of a run: the work directories of all its steps, and its job storage.
-
-        :return: False when a workload of it runs or is being started, or another process is just removing it; then
-            nothing is removed
-        :raises BackendError: files cannot be removed
-        """
-        place = Place(self._root, component(workspace), run_directory(run_id, run_key), "", "")
-        with _translated(place):
-            return job.remove_job(place)
 
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
         """See `Backend.wait`; the end is seen within 25 ms."""
         place = self._place(key)
         deadline = time.monotonic() + seconds
         pause, longest = _WAIT_SECONDS
-        with _translated(place), _present(place) as work:
+        with launch.translated(place), present(place) as work:
             if work is None:
                 wake.wait(seconds)
                 return
@@ -177,31 +165,12 @@ class SubprocessBackend(Backend):
 
 
 @contextmanager
-def _translated(place: Place) -> Iterator[None]:
-    """Turn the system's errors about our own files into ours."""
-    try:
-        yield
-    except OSError as error:
-        raise launch.refused(error, place.work) from error
-
-
-@contextmanager
-def _present(place: Place) -> Iterator[WorkDirectory | None]:
-    """The work directory of a place, or None when there is none."""
-    with ExitStack() as stack:
-        try:
-            work: WorkDirectory | None = stack.enter_context(open_work(place))
-        except FileNotFoundError:
-            work = None
-        yield work
-
-
-@contextmanager
-def _claimed(place: Place, seconds: float) -> Iterator[WorkDirectory | None]:
+def _claimed(place: Place, installation: str, seconds: float) -> Iterator[WorkDirectory | None]:
     """The work directory, made and locked; None when others kept it for so long, or removed it meanwhile."""
     work: WorkDirectory | None = None
     with ExitStack() as stack:
-        with job.kept(place, seconds), suppress(FileNotFoundError):  # the last other start of the step is being removed
+        # The last other start of the step may be in removal.
+        with job.kept(place, installation, seconds), suppress(FileNotFoundError):
             opened_work = stack.enter_context(open_work(place, create=True))
             if opened_work.lock(seconds):
                 work = opened_work

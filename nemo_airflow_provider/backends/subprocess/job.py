@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from nemo_airflow_provider.backends.subprocess.layout import JOB_STORAGE, Place, claim_lock
 from nemo_airflow_provider.backends.subprocess.reach import below, open_directory, opened
@@ -16,13 +17,16 @@ from nemo_airflow_provider.backends.subprocess.workdir import open_work
 from nemo_airflow_provider.errors import BackendError
 
 _REMOVAL_POLL_SECONDS = 0.02
-_ASIDE = ".removed-"  # no name of a job's directory begins with a dot
+_ASIDE = ".removed-"  # no name of a job's directory begins with a dot, and none of a step's
+#: A link to nothing, as the system makes it in one step: its text is the id of the installation whose job this is.
+_OWNER = ".installation"
 
 
 @contextmanager
-def kept(place: Place, seconds: float) -> Iterator[None]:
+def kept(place: Place, installation: str, seconds: float) -> Iterator[None]:
     """The job's directory and its storage, made, and safe from `remove_job` meanwhile.
 
+    :param installation: whose job it is
     :raises BackendError: the directory is not ours alone, or has been in removal for so long
     :raises OSError: it cannot be made
     """
@@ -30,7 +34,7 @@ def kept(place: Place, seconds: float) -> Iterator[None]:
     with ExitStack() as held:
         workspace = held.enter_context(opened(place.root, place.workspace, create=True))
         _must_be_ours(place, workspace)
-        while not _keep(held, workspace, place.run):
+        while not _keep(held, workspace, place.run, installation):
             if time.monotonic() >= deadline:
                 raise BackendError(f"{place.job} has been in removal for {seconds:.0f} seconds; it is tried again.")
             time.sleep(_REMOVAL_POLL_SECONDS)
@@ -66,6 +70,36 @@ def remove_job(place: Place) -> bool:
     return True
 
 
+def of_installation(root: Path, installation: str) -> Iterator[Place]:
+    """The jobs of an installation; removals that were killed are finished on the way."""
+    for workspace in _below(root):
+        with suppress(FileNotFoundError), opened(root, workspace) as directory:
+            if os.fstat(directory).st_uid != os.geteuid():
+                continue
+            for name in _directories(directory):
+                if name.startswith(_ASIDE):
+                    with suppress(OSError):  # what cannot be removed now is tried again by the next
+                        _discard(directory, name)
+                elif _owner(directory, name) == installation:
+                    yield Place(root, workspace, name, "", "")
+
+
+def _below(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _owner(workspace: int, run: str) -> str | None:
+    try:
+        with below(workspace, run) as job:
+            return os.readlink(_OWNER, dir_fd=job)
+    except OSError:  # nobody's, or gone
+        return None
+
+
 def workloads(place: Place, step: str | None = None) -> list[Place]:
     """The work directories of a place's job, or of one step of it."""
     found = []
@@ -98,7 +132,7 @@ def _directories(directory: int) -> list[str]:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _keep(held: ExitStack, workspace: int, run: str) -> bool:
+def _keep(held: ExitStack, workspace: int, run: str, installation: str) -> bool:
     """Make the directory and its storage and share its lock for as long as `held` lives; False while it is removed."""
     with ExitStack() as stack:
         try:
@@ -109,6 +143,9 @@ def _keep(held: ExitStack, workspace: int, run: str) -> bool:
             return False
         with suppress(FileExistsError):
             os.mkdir(JOB_STORAGE, 0o700, dir_fd=job)
+        with suppress(FileExistsError):
+            if installation:
+                os.symlink(installation, _OWNER, dir_fd=job)
         held.push(stack.pop_all())
     return True
 

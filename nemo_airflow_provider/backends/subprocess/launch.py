@@ -9,12 +9,14 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nemo_airflow_provider
 from nemo_airflow_provider.backends.subprocess import supervisor
+from nemo_airflow_provider.backends.subprocess.layout import Place
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
 
 _REPORT_SECONDS = 60.0
@@ -142,3 +144,12 @@ def refused(error: OSError, work: Path) -> BackendError:
 def not_found(wanted: str, work: Path) -> StartError:
     """No program of that name."""
     return start_error(errno.ENOENT, os.strerror(errno.ENOENT), wanted, work)
+
+
+@contextmanager
+def translated(place: Place) -> Iterator[None]:
+    """Turn the system's errors about our own files into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(error, place.work) from error

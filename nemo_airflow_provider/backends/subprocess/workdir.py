@@ -164,3 +164,14 @@ def open_work(place: Place, create: bool = False) -> Iterator[WorkDirectory]:
     parts = (place.workspace, place.run, place.step, place.task)
     with opened(place.root, *parts, create=create) as descriptor:
         yield WorkDirectory(descriptor, place)
+
+
+@contextmanager
+def present(place: Place) -> Iterator[WorkDirectory | None]:
+    """The work directory of a place, or None when there is none."""
+    with ExitStack() as stack:
+        try:
+            work: WorkDirectory | None = stack.enter_context(open_work(place))
+        except FileNotFoundError:
+            work = None
+        yield work

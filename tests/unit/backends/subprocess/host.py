@@ -23,6 +23,9 @@ from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import StepSpec
 from tests.waiting import wait_until
 
+#: Whose workloads these are.
+INSTALLATION = "0123456789abcdef"
+
 
 def lives(pid: int) -> bool:
     """Whether a process of that number runs (a zombie does not)."""
@@ -59,7 +62,8 @@ class Host:
                 "config": dict(config or {}),
             }
         )
-        return Workload(of, step, "attempt", Environment(**{"system": {"NEMO_JOB_ID": of.job}, **groups}))
+        environment = Environment(**{"system": {"NEMO_JOB_ID": of.job}, **groups})
+        return Workload(of, step, "attempt", environment, INSTALLATION)
 
     def run(self, command: Sequence[str], of: WorkloadKey | None = None, **more: Any) -> Mapping[str, Any]:
         return self.backend.submit(self.workload(command, of, **more))

@@ -66,7 +66,9 @@ def test_start_and_end_are_noted_in_microseconds(host: Host) -> None:
 def test_directories_are_private(host: Host) -> None:
     host.shell("true", secrets={"TOKEN": "s"})
     host.end()
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [host.root, *host.root.rglob("*")]}
+    modes = {
+        path: stat.S_IMODE(path.stat().st_mode) for path in [host.root, *host.root.rglob("*")] if not path.is_symlink()
+    }
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if not path.is_dir()} == {0o600}
 
@@ -144,7 +146,7 @@ def test_every_legal_name_can_run(host: Host, name: str) -> None:
     assert host.output(of) == b"done\n"
     assert host.backend.find(of) == [of]
     host.backend.cleanup(of)
-    assert [path.name for path in host.job(of).iterdir()] == ["job-storage"]
+    assert sorted(path.name for path in host.job(of).iterdir()) == [".installation", "job-storage"]
     assert (host.job(of) / "job-storage" / "kept").exists()
 
 
