@@ -18,6 +18,7 @@ from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.shape import Shape, loads
 from nemo_airflow_provider.operators import step as operators
+from nemo_airflow_provider.operators.conf import ConfSource
 from nemo_airflow_provider.profiles import Profile, ProfileSet, load_profiles
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def build_dag(shape: Shape, workspace: settings.Workspace, profiles: ProfileSet 
             task_id=names.task_id_of(name),
             task_display_name=name,
             profile=f"{provider}/{profile_name}",
-            refusal=refusal,
+            source=ConfSource(refusal),
             dag=dag,
             **placement,
         )

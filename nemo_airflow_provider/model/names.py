@@ -225,7 +225,7 @@ class WorkloadKey:
     """Names one start of one generation of one step of one run.
 
     :param workspace: workspace name
-    :param run_id: Airflow's run id; a run of another DAG of the workspace, or one made later, may have the same
+    :param run_id: Airflow's run id (of a DAG that people wrote: the encoded job name); other runs may have the same
     :param run_key: see `run_key`
     :param step: step name
     :param generation: grows when this step is cleared after it ran

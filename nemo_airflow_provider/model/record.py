@@ -35,9 +35,12 @@ def generation_of_key(key: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def generation_of(max_tries: int) -> int:
-    """The generation of a task instance: grows when the step is cleared after it ran."""
-    return max(0, max_tries - STEP_RETRIES)
+def generation_of(max_tries: int, retries: int = STEP_RETRIES) -> int:
+    """The generation of a task instance: grows when the step is cleared after it ran.
+
+    :param retries: Airflow retries of the task
+    """
+    return max(0, max_tries - retries)
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -43,11 +43,15 @@ class TaskHost:
         instance = self._instance
         try:
             states = instance.get_task_states(
-                dag_id=instance.dag_id, run_ids=[instance.run_id], task_ids=[instance.task_id]
+                dag_id=instance.dag_id,
+                run_ids=[instance.run_id],
+                task_ids=[instance.task_id],
+                map_index=-1 if instance.map_index is None else instance.map_index,
             )
         except AirflowRuntimeError:
             return None
-        state = states.get(instance.run_id, {}).get(instance.task_id)
+        # Of one task instance; a mapped one has its index in the key.
+        state = next(iter(states.get(instance.run_id, {}).values()), None)
         return None if state is None else str(getattr(state, "value", state))
 
     def emit(self, line: LogLine) -> None:

@@ -15,8 +15,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from nemo_airflow_provider.backends.registry import BACKENDS
 from nemo_airflow_provider.errors import InvalidJob, Superseded
 from nemo_airflow_provider.model.record import STEP_RETRIES
-from nemo_airflow_provider.operators.conf import step_task_of
 from nemo_airflow_provider.operators.host import TaskHost
+from nemo_airflow_provider.operators.source import StepSource, open_profile
 from nemo_airflow_provider.profiles import Profile
 from nemo_airflow_provider.runner import StepFailed, StepLeft, Wakeup, run_step
 
@@ -28,29 +28,35 @@ _COME_BACK = timedelta(seconds=5)
 
 
 class JobStepOperator(BaseOperator):  # type: ignore[misc]
-    """Runs the step of a job that its task id names, on whatever its profile says.
+    """Runs one step of a job, on whatever its profile says.
 
     :param profile: `provider/name` of the execution profile
-    :param refusal: why the step must fail instead of run, if it must
+    :param source: which step it is
     """
 
     template_fields: Sequence[str] = ()
     ui_color = "#76b900"
     ui_fgcolor = "#000000"
 
-    def __init__(self, *, profile: str, refusal: str | None = None, **kwargs: Any) -> None:
-        kwargs.setdefault("retries", STEP_RETRIES)
-        kwargs.setdefault("retry_delay", timedelta(seconds=1))
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        profile: str,
+        source: StepSource,
+        retries: int = STEP_RETRIES,
+        retry_delay: timedelta = timedelta(seconds=1),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
         self.profile = profile
-        self.refusal = refusal
+        self.source = source
 
     def execute(self, context: Context) -> None:
         """Run the step; see `runner.run_step`."""
         self._wakeup = Wakeup()
         host = TaskHost(context, self.log, self._wakeup)
         try:
-            run_step(step_task_of(context, self.profile, self.refusal), host)
+            run_step(self.source.step_task(context, lambda: open_profile(self.profile)), host)
         except (StepFailed, InvalidJob) as error:
             raise AirflowFailException(str(error)) from None
         except StepLeft as error:

@@ -96,14 +96,17 @@ class StepHost(Protocol):
 class StepTask:
     """One try of one step.
 
-    :param dag_id: the shape's DAG; the workspace is part of it
-    :param run_id: Airflow's run id; the job's name is in it
-    :param run_after: the run's `run_after`: part of its identity
+    :param dag_id: of the run: with the next two its identity
+    :param run_id: Airflow's run id
+    :param run_after: the run's `run_after`
+    :param workspace: workspace name
+    :param job_name: the job's name
+    :param workload_run_id: see `WorkloadKey.run_id`
     :param clear_number: Airflow's clear number of the run now
     :param generation: see `model.record.generation_of`
-    :param job: the validated conf of the run
+    :param job: the validated job
     :param step: this step's part of it
-    :param index: the step's position in the job, from 0
+    :param index: the step's position in the job, from 0; in an ordinary DAG see `model.authored.stream_number`
     :param user: who created the run, for `NHX_PRINCIPAL`
     :param base_url: where workloads reach the API
     :param storage: root of the log store
@@ -115,6 +118,9 @@ class StepTask:
     dag_id: str
     run_id: str
     run_after: datetime
+    workspace: str
+    job_name: str
+    workload_run_id: str
     clear_number: int
     generation: int
     job: JobSpec
@@ -128,16 +134,6 @@ class StepTask:
     refusal: str | None = None
 
     @property
-    def workspace(self) -> str:
-        """Workspace name."""
-        return names.workspace_of_dag(self.dag_id) or ""
-
-    @property
-    def job_name(self) -> str:
-        """The job's name."""
-        return names.job_name_of(self.run_id) or self.run_id
-
-    @property
     def run_key(self) -> str:
         """Identity of the run."""
         return names.run_key(self.dag_id, self.run_id, self.run_after)
@@ -149,4 +145,4 @@ class StepTask:
 
     def key(self, start: int) -> WorkloadKey:
         """Names the workload of one start."""
-        return WorkloadKey(self.workspace, self.run_id, self.run_key, self.step.name, self.generation, start)
+        return WorkloadKey(self.workspace, self.workload_run_id, self.run_key, self.step.name, self.generation, start)

@@ -122,8 +122,8 @@ def test_an_executor_that_airflow_does_not_have_is_said_by_the_step(tmp_path: Pa
     dag = shapes.build_dag(SHAPE, settings.Workspace("default"), profiles)
     # What Airflow does to a DAG before it takes it; it raises on an unknown executor.
     dagbag._validate_executor_fields(dag)
-    assert dag.get_task("prepare").refusal is None
-    assert dag.get_task("aAb").refusal == (
+    assert dag.get_task("prepare").source.refusal is None
+    assert dag.get_task("aAb").source.refusal == (
         "Execution profile 'gpu/big' asks for Airflow's executor 'Typo', which [core] executor does not list."
     )
 

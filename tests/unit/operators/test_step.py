@@ -19,7 +19,7 @@ from nemo_airflow_provider.errors import InvalidJob, Superseded
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.spec import JobSpec
 from nemo_airflow_provider.operators import step as operators
-from nemo_airflow_provider.operators.conf import job_of_conf, step_task_of
+from nemo_airflow_provider.operators.conf import ConfSource, job_of_conf
 from nemo_airflow_provider.operators.host import TaskHost
 from nemo_airflow_provider.runner import StepFailed, StepLeft, StoreUnavailable, Wakeup
 
@@ -42,12 +42,21 @@ def context(**changes: Any) -> dict[str, Any]:
         "triggering_user_name": "ann",
     } | changes
     instance = SimpleNamespace(task_id="two", max_tries=6, dag_id=DAG_ID, run_id="job-1")
-    return {"dag_run": SimpleNamespace(**run), "ti": instance, "task_state_store": None}
+    task = SimpleNamespace(retries=5)
+    return {"dag_run": SimpleNamespace(**run), "ti": instance, "task": task, "task_state_store": None}
+
+
+def nothing() -> Any:
+    raise AssertionError("nobody asks for the backend")
+
+
+def operator() -> operators.JobStepOperator:
+    return operators.SubprocessStepOperator(task_id="two", profile="subprocess/default", source=ConfSource())
 
 
 class TestConf:
     def test_the_step_is_found(self) -> None:
-        task = step_task_of(context(), "subprocess/default")  # type: ignore[arg-type]
+        task = ConfSource().step_task(context(), nothing)  # type: ignore[arg-type]
         assert (task.step.name, task.index, task.generation, task.workspace) == ("two", 1, 1, "default")
         assert (task.job_name, task.user) == ("job-1", "ann")
 
@@ -84,21 +93,20 @@ class TestOutcomes:
             raise outcome
 
         monkeypatch.setattr(operators, "run_step", run)
-        operator = operators.SubprocessStepOperator(task_id="two", profile="subprocess/default")
         with pytest.raises(exception):
-            operator.execute(context())  # type: ignore[arg-type]
+            operator().execute(context())  # type: ignore[arg-type]
 
     def test_on_kill_before_and_while_running(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        operator = operators.SubprocessStepOperator(task_id="two", profile="subprocess/default")
-        operator.on_kill()
+        step = operator()
+        step.on_kill()
         seen: list[bool] = []
 
         def run(_task: Any, host: TaskHost) -> None:
-            operator.on_kill()
+            step.on_kill()
             seen.append(host.terminated.wait(0))
 
         monkeypatch.setattr(operators, "run_step", run)
-        operator.execute(context())  # type: ignore[arg-type]
+        step.execute(context())  # type: ignore[arg-type]
         assert seen == [True]
 
 
