@@ -115,12 +115,11 @@ def grow(depth):
                 os.setsid()
             if depth:
                 grow(depth - 1)
-            while True:
-                time.sleep(1)
+            time.sleep(120)
+            os._exit(0)
 grow(3)
 sys.stdout.write('grown'); sys.stdout.flush()
-while True:
-    time.sleep(1)
+time.sleep(120)
 """
 
 
@@ -137,13 +136,15 @@ RABBITS = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+deadline = time.monotonic() + 120  # a test that was killed leaves none of them for ever
 for _ in range(10):
     if os.fork() == 0:
-        while True:  # the child lives on in a session of its own, the parent goes
+        while time.monotonic() < deadline:  # the child lives on in a session of its own, the parent goes
             time.sleep(0.02)
             if os.fork():
                 os._exit(0)
             os.setsid()
+        os._exit(0)
 print('off', flush=True)
 time.sleep(60)
 """
