@@ -108,6 +108,10 @@ class DistributedGpuExecutor(_ContainerExecutor):
     provider: Literal["gpu_distributed"]
 
 
+#: The provider of steps that are processes, not containers.
+PROCESS_PROVIDER = "subprocess"
+
+
 class ProcessExecutor(_Wire):
     """A process on the worker's host."""
 

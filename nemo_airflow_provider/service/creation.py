@@ -109,7 +109,7 @@ class Creation:
         rows = self._gateway.runs_named(workspace, name)
         if holder_of(rows) is not None:
             raise _taken_error(workspace, name)
-        taken = {row.run_id for row in rows}
+        taken = {row.run_id for row in rows}  # those of authored DAGs are in the way of none
         return next(free for ordinal in count(1) if (free := names.run_id_of(name, ordinal)) not in taken)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -19,15 +19,16 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.variable import Variable
 from airflow.state.metastore import MetastoreBackend, TaskScope
 from airflow.utils.session import create_session
-from sqlalchemy import ColumnElement, Select, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import DELETED_KEY, STEP_KEY_PREFIX
-from nemo_airflow_provider.service import outage
+from nemo_airflow_provider.service import authored, outage
 from nemo_airflow_provider.service.audit import is_explained, who_marked
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
+from nemo_airflow_provider.service.jsontext import json_text
 
 #: Runs read by one query: two ids of each stay below the 999 parameters of an older SQLite.
 _CHUNK = 400
@@ -60,8 +61,14 @@ def session_scope() -> Iterator[Session]:
         yield session
 
 
-def _in_workspace(statement: Select[Any], workspace: str) -> Select[Any]:
-    return statement.where(DagRun.dag_id.startswith(f"{names.DAG_PREFIX}{workspace}.", autoescape=True))
+def _of_shapes(workspace: str) -> ColumnElement[bool]:
+    condition: ColumnElement[bool] = DagRun.dag_id.startswith(f"{names.DAG_PREFIX}{workspace}.", autoescape=True)
+    return condition
+
+
+def _authored(workspace: str) -> ColumnElement[bool]:
+    condition: ColumnElement[bool] = DagRun.dag_id.in_(authored.dags_of(workspace))
+    return condition
 
 
 def _row(
@@ -70,48 +77,45 @@ def _row(
     return replace(RunRow(*values), conf=conf, deleted=deleted, recorded=recorded)
 
 
-def runs_where(workspace: str, narrow: Callable[[Select[Any]], Select[Any]]) -> list[RunRow]:
+def runs_where(workspace: str, condition: ColumnElement[bool]) -> list[RunRow]:
     """Runs of a workspace with conf and deletion mark, newest first."""
-    statement = _in_workspace(select(*_COLUMNS, DagRun.conf, _DELETED), workspace)
+    statement = select(*_COLUMNS, DagRun.conf, _DELETED, authored.VERSION).where(
+        or_(_of_shapes(workspace), _authored(workspace)), condition
+    )
     with session_scope() as session:
-        rows = session.execute(narrow(statement).order_by(DagRun.id.desc())).all()
-    return [_row(row[:-2], row[-2], deleted=bool(row[-1])) for row in rows]
+        found = session.execute(statement.order_by(DagRun.id.desc())).all()
+        rows = [(_row(row[:-3], row[-3], deleted=bool(row[-2])), row[-1]) for row in found]
+        return authored.with_documents(session, rows, workspace)
 
 
 def runs_named(workspace: str, name: str) -> list[RunRow]:
-    """Runs of one job name, in any shape and ordinal."""
+    """Runs of one job name, in any DAG and ordinal."""
     run_id = names.run_id_of(name)
     again = DagRun.run_id.startswith(f"{run_id}~", autoescape=True)
-    rows = runs_where(workspace, lambda statement: statement.where(or_(DagRun.run_id == run_id, again)))
+    with session_scope() as session:
+        others = authored.runs_named(session, workspace, name)
+    rows = runs_where(workspace, or_(DagRun.run_id == run_id, again, DagRun.id.in_(others)))
     # SQLite's LIKE takes the capitals of an encoded name for small letters.
-    return [row for row in rows if names.job_name_of(row.run_id) == name]
+    return [row for row in rows if row.job_name == name]
 
 
 def runs_made_at(workspace: str, run_after: datetime) -> list[RunRow]:
     """Runs of one microsecond: the rest of a run key decides among them."""
-    return runs_where(workspace, lambda statement: statement.where(DagRun.run_after == run_after))
+    return runs_where(workspace, DagRun.run_after == run_after)
 
 
 def runs_of(workspace: str) -> list[RunRow]:
     """Runs that are jobs and not deleted, newest first, with the parts of conf that lists are filtered by."""
     with session_scope() as session:
-        source, project = _conf_text(session, "source"), _conf_text(session, "project")
-        statement = _in_workspace(select(*_COLUMNS, source, project, _RECORDED), workspace)
-        statement = statement.where(~_DELETED, source.is_not(None))
-        rows = session.execute(statement.order_by(DagRun.run_after.desc(), DagRun.id.desc())).all()
-    return [_row(row[:-3], {"source": row[-3], "project": row[-2]}, recorded=bool(row[-1])) for row in rows]
-
-
-def _conf_text(session: Session, key: str) -> ColumnElement[Any]:
-    """A value of conf as text.
-
-    Python writes NaN and infinity into SQLite's text; one such conf, made through Airflow's own door, would fail the
-    whole query there. Postgres refuses to store it.
-    """
-    value: ColumnElement[Any] = DagRun.conf[key].as_string()
-    if session.get_bind().dialect.name != "sqlite":
-        return value
-    return case((func.json_valid(DagRun.conf) == 1, value), else_=None)
+        source, project = (json_text(session, DagRun.conf, key) for key in ("source", "project"))
+        statement = select(*_COLUMNS, source, project, _RECORDED, authored.VERSION).where(
+            ~_DELETED, or_(and_(_of_shapes(workspace), source.is_not(None)), _authored(workspace))
+        )
+        found = session.execute(statement.order_by(DagRun.run_after.desc(), DagRun.id.desc())).all()
+        rows = [
+            (_row(row[:-4], {"source": row[-4], "project": row[-3]}, recorded=bool(row[-2])), row[-1]) for row in found
+        ]
+        return authored.with_documents(session, rows, workspace)
 
 
 def _chunks(rows: Sequence[RunRow]) -> Iterator[Sequence[RunRow]]:
@@ -123,8 +127,9 @@ def with_conf(rows: Sequence[RunRow]) -> list[RunRow]:
     found: dict[int, RunRow] = {}
     with session_scope() as session:
         for chunk in _chunks(rows):
-            statement = select(*_COLUMNS, DagRun.conf).where(DagRun.id.in_([row.pk for row in chunk]))
-            found |= {row[0]: _row(row[:-1], row[-1]) for row in session.execute(statement)}
+            statement = select(*_COLUMNS, DagRun.conf, authored.VERSION).where(DagRun.id.in_([row.pk for row in chunk]))
+            read = [(_row(row[:-2], row[-2]), row[-1]) for row in session.execute(statement)]
+            found |= {row.pk: row for row in authored.with_documents(session, read)}
     return [found[row.pk] for row in rows if row.pk in found]
 
 

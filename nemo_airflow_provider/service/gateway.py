@@ -9,6 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from nemo_airflow_provider.model import authored, names
+
 
 class Right(StrEnum):
     """What a caller wants to do; each maps to one question of Airflow's auth manager."""
@@ -40,8 +42,10 @@ class RunRow:
 
     :param pk: grows with each run that is made
     :param conf: None where it was not asked for
-    :param recorded: whether a step of it left a record, which it does after it has found the conf to be a job; False
-        where that was not asked for
+    :param recorded: whether a step of it left a record, which it does after it has found the conf to be a job, or the
+        job is its DAG's and was checked; False where that was not asked for
+    :param authored_in: its workspace, where people wrote its DAG with `job_dag`; conf is then the job that the DAG
+        holds, and its own does not count
     """
 
     pk: int
@@ -57,6 +61,29 @@ class RunRow:
     conf: Mapping[str, Any] | None = None
     deleted: bool = False
     recorded: bool = False
+    authored_in: str | None = None
+
+    @property
+    def workspace(self) -> str | None:
+        """The workspace it belongs to; None for a run that can be no job."""
+        return self.authored_in or names.workspace_of_dag(self.dag_id)
+
+    @property
+    def job_name(self) -> str | None:
+        """The name of the job that it is; None when it is none."""
+        if self.authored_in is not None:
+            return authored.job_name(self.dag_id, self.run_id)
+        return names.job_name_of(self.run_id)
+
+    @property
+    def workload_run_id(self) -> str:
+        """See `WorkloadKey.run_id`."""
+        return self.run_id if self.authored_in is None else names.run_id_of(self.job_name or "")
+
+    @property
+    def key(self) -> str:
+        """Run key."""
+        return names.run_key(self.dag_id, self.run_id, self.run_after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class Listing:
     def _rows(self, workspace: str) -> list[RunRow]:
         rows = [row for name in self._entered(workspace) for row in self._gateway.runs_of(name)]
         visible = self._access.visible(row.dag_id for row in rows)
-        return [row for row in rows if row.dag_id in visible and names.job_name_of(row.run_id)]
+        return [row for row in rows if row.dag_id in visible and row.job_name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _chosen(pairs: list[tuple[T, dict[str, Any]]], request: PageRequest, asked: 
 
 def _identifiers(row: RunRow) -> tuple[str | None, str]:
     """Name and id of the job that a run is; no name when it is none."""
-    return names.job_name_of(row.run_id), names.job_id(names.run_key(row.dag_id, row.run_id, row.run_after))
+    return row.job_name, names.job_id(row.key)
 
 
 def _record_of_row(row: RunRow) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _record_of_row(row: RunRow) -> dict[str, Any]:
     return {
         "id": identifier,
         "name": name,
-        "workspace": names.workspace_of_dag(row.dag_id),
+        "workspace": row.workspace,
         "project": conf.get("project"),
         "source": conf.get("source"),
         "created_at": row.run_after,

@@ -107,6 +107,6 @@ class Lookup:
             return None
         rows = self._gateway.runs_made_at(workspace, moment)
         return next(
-            (row for row in rows if not row.deleted and names.run_key(row.dag_id, row.run_id, row.run_after) == key),
+            (row for row in rows if not row.deleted and row.key == key),
             None,
         )

@@ -53,7 +53,7 @@ class JobView:
     @cached_property
     def key(self) -> str:
         """Run key."""
-        return names.run_key(self.run.dag_id, self.run.run_id, self.run.run_after)
+        return self.run.key
 
     @property
     def id(self) -> str:
@@ -68,14 +68,14 @@ class JobView:
     @property
     def name(self) -> str:
         """Job name."""
-        name = names.job_name_of(self.run.run_id)
+        name = self.run.job_name
         assert name is not None
         return name
 
     @property
     def workspace(self) -> str:
         """Workspace name."""
-        return names.workspace_of_dag(self.run.dag_id) or ""
+        return self.run.workspace or ""
 
     @cached_property
     def intent(self) -> Intent | None:
@@ -202,15 +202,16 @@ class JobView:
 
 
 def spec_of(run: RunRow) -> JobSpec | None:
-    """The job that a run with conf carries, or None when its name or conf is no valid job of its DAG's shape."""
-    workspace = names.workspace_of_dag(run.dag_id)
-    if names.job_name_of(run.run_id) is None or workspace is None or flaw_in(run.conf) is not None:
+    """The job that a run with conf carries, or None when its name or conf is no valid job of its DAG."""
+    if run.job_name is None or run.workspace is None or flaw_in(run.conf) is not None:
         return None
     try:
         spec = JobSpec.model_validate(run.conf or {})
     except ValidationError:
         return None
-    return spec if names.shape_dag_id(workspace, spec.platform_spec.shape()) == run.dag_id else None
+    if run.authored_in is None and names.shape_dag_id(run.workspace, spec.platform_spec.shape()) != run.dag_id:
+        return None
+    return spec
 
 
 def view_of(run: RunRow, state: RunState, seen_at: datetime) -> JobView | None:

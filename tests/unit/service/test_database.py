@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from airflow.models import import_all_models
 from airflow.models.base import Base
+from airflow.models.dag import DagTag
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, event, insert
 from sqlalchemy.orm import Session
+from uuid6 import uuid7
 
-from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model import authored, names
 from nemo_airflow_provider.service import database
 from nemo_airflow_provider.service.audit import marked_failed
 from nemo_airflow_provider.service.gateway import RunRow
@@ -34,7 +40,7 @@ class Tables:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add_run(self, run_id: str, state: str = "failed", dag_id: str = DAG, conf: Any = None) -> None:
+    def add_run(self, run_id: str, state: str = "failed", dag_id: str = DAG, conf: Any = None, **changes: Any) -> None:
         values = {
             "dag_id": dag_id,
             "run_id": run_id,
@@ -46,6 +52,7 @@ class Tables:
             "conf": conf or {"source": "test"},
             "clear_number": 0,
             "span_status": "not_started",
+            **changes,
         }
         self._session.execute(insert(DagRun).values(values))
 
@@ -53,6 +60,27 @@ class Tables:
         run = self._session.get_one(DagRun, pk)
         values = {"dag_run_id": pk, "dag_id": run.dag_id, "run_id": run.run_id, "task_id": "train", "map_index": -1}
         self._session.execute(insert(TaskStateStoreModel).values(**values, key=key, value=text, updated_at=START))
+
+    def add_dag(self, dag_id: str, tag: str, default_args: Any, *, compressed: bool = False) -> UUID:
+        """A version of a DAG as `job_dag` makes it, or as somebody does who uses its tag."""
+        self._session.execute(insert(DagTag).prefix_with("OR IGNORE").values(name=tag, dag_id=dag_id))
+        data = {"dag": {"default_args": {"__var": default_args, "__type": "dict"}}}
+        packed = zlib.compress(json.dumps(data).encode()) if compressed else None
+        version = uuid7()
+        values = {"dag_id": dag_id, "dag_hash": "0", "dag_version_id": version, "_data_compressed": packed}
+        self._session.execute(insert(SerializedDagModel).values(**values, _data=None if compressed else data))
+        return version
+
+    def add_task(self, run_id: str, dag_id: str, task_id: str, version: UUID) -> None:
+        values = {"id": uuid7(), "run_id": run_id, "dag_id": dag_id, "task_id": task_id, "dag_version_id": version}
+        values |= {"map_index": -1, "try_number": 0, "max_tries": 5, "pool": "default_pool", "pool_slots": 1}
+        self._session.execute(insert(TaskInstance).values(values))
+
+    def queries(self) -> list[str]:
+        """Statements from now on."""
+        seen: list[str] = []
+        event.listen(self._session.get_bind(), "before_cursor_execute", lambda *args: seen.append(args[2]))
+        return seen
 
     def log(self, event: str, extra: Any, run_id: str | None = "job-1", dag_id: str = DAG, **changes: Any) -> None:
         values = {"dttm": START + timedelta(seconds=1), "owner": "bob", **changes}
@@ -69,7 +97,15 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
         engine,
         tables=[
             Base.metadata.tables[name]
-            for name in ("dag_run", "task_instance", "task_state_store", "log", "log_template")
+            for name in (
+                "dag_run",
+                "dag_tag",
+                "log",
+                "log_template",
+                "serialized_dag",
+                "task_instance",
+                "task_state_store",
+            )
         ],
     )
     with Session(engine) as session:
@@ -183,3 +219,79 @@ def test_a_conf_that_is_no_json_to_the_database_costs_no_list(tables: Tables) ->
     tables.add_run("good")
     tables.add_run("bad", conf={"source": "x", "value": float("nan")})
     assert [row.run_id for row in database.runs_of("default")] == ["good"]
+
+
+def document(workspace: str = "default", source: str = "file") -> dict[str, str]:
+    """Default arguments of a DAG that `job_dag` has made."""
+    steps = [{"name": "train", "executor": {"provider": "subprocess", "command": ["true"]}}]
+    conf = {"source": source, "spec": {}, "platform_spec": {"steps": steps}}
+    return {authored.DOCUMENT_KEY: authored.JobDocument(workspace, conf).dumps(), "owner": "ann"}
+
+
+SCHEDULED = "scheduled__2026-12-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_runs_of_authored_dags_are_found_with_their_job(tables: Tables, compressed: bool) -> None:
+    old = tables.add_dag("Nightly", "nemo:default", document(source="old"), compressed=compressed)
+    new = tables.add_dag("Nightly", "nemo:default", document(source="new"), compressed=compressed)
+    tables.add_run(SCHEDULED, dag_id="Nightly", created_dag_version_id=old)
+    tables.add_run("manual__1", dag_id="Nightly", created_dag_version_id=new, conf={"source": "mine"})
+    tables.add_run("job-1")
+
+    rows = database.runs_of("default")
+    assert [(row.pk, row.conf and row.conf["source"], row.authored_in) for row in rows] == [
+        (3, "test", None),
+        (2, "new", "default"),
+        (1, "old", "default"),
+    ]
+    assert [row.recorded for row in rows] == [False, True, True]
+    name = rows[2].job_name
+    assert name is not None and name.startswith("nightly-") and name == authored.job_name("Nightly", SCHEDULED)
+    [found] = database.runs_named("default", name)
+    assert (found.pk, found.workspace, found.workload_run_id) == (1, "default", name)
+    assert [row.pk for row in database.runs_made_at("default", START)] == [3, 2, 1]
+    assert database.with_conf([rows[2]])[0].conf == found.conf
+    assert database.runs_of("research") == database.runs_named("research", name) == []
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "default_args"),
+    [
+        ("theirs", {}),
+        ("theirs", {authored.DOCUMENT_KEY: "no document"}),
+        ("theirs", {authored.DOCUMENT_KEY: 7}),
+        ("theirs", document("research")),
+        ("nemo.research.x.00000000", document()),
+    ],
+)
+def test_a_tag_alone_makes_no_job(tables: Tables, dag_id: str, default_args: dict[str, Any]) -> None:
+    version = tables.add_dag(dag_id, "nemo:default", default_args)
+    tables.add_run("job-1", dag_id=dag_id, created_dag_version_id=version)
+    tables.add_run("job-2", dag_id=dag_id)
+    tables.add_value(1, "{}")
+    assert database.runs_of("default") == database.runs_made_at("default", START) == []
+    for name in ("job-1", authored.job_name(dag_id, "job-1")):
+        assert database.runs_named("default", name) == []
+
+
+def test_a_list_costs_one_question_more_for_authored_runs_and_none_without(tables: Tables) -> None:
+    tables.add_run("job-1")
+    seen = tables.queries()
+    database.runs_of("default")
+    assert len(seen) == 1
+    for number in range(3):
+        version = tables.add_dag(f"dag-{number}", "nemo:default", document())
+        tables.add_run(SCHEDULED, dag_id=f"dag-{number}", created_dag_version_id=version)
+    seen.clear()
+    assert len(database.runs_of("default")) == 4
+    assert len(seen) == 2
+
+
+def test_a_run_shows_the_version_that_its_tasks_have(tables: Tables) -> None:
+    old, new = (tables.add_dag("nightly", "nemo:default", document(source=source)) for source in ("old", "new"))
+    tables.add_run(SCHEDULED, dag_id="nightly", created_dag_version_id=old)
+    for task_id, version in (("a", new), ("b", old)):
+        tables.add_task(SCHEDULED, "nightly", task_id, version)
+    [row] = database.runs_of("default")
+    assert row.conf and row.conf["source"] == "new"
