@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import wraps
+from pathlib import Path
 
-from nemo_airflow_provider.cli.terminal import ReaderGone, Terminal, forget_output
+from nemo_airflow_provider.cli.terminal import ReaderGone, Terminal, forget_output, is_terminal
 from nemo_airflow_provider.doctor import report
 from nemo_airflow_provider.doctor.findings import Level, exit_code
 
 _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan", Level.OK: "green"}
+
+#: There is nothing to check; argparse ends wrong usage with the same code.
+_NO_FILE = 2
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -46,10 +51,40 @@ def check(args: argparse.Namespace) -> int:
     if args.output == "json":
         terminal.say(report.as_json(findings))
     else:
-        for level, line in report.as_lines(findings, verbose=args.verbose):
-            terminal.say(line, colour=_COLOURS[level])
+        _tell(terminal, report.as_lines(findings, verbose=args.verbose))
         terminal.note(f"{report.summary(findings)}.")
     return exit_code(findings, strict=args.strict)
+
+
+@command
+def config_check(args: argparse.Namespace) -> int:
+    """`airflow nemo config check`."""
+    terminal = Terminal()
+    with data_alone_on_stdout():
+        from nemo_airflow_provider.doctor import gather
+        from nemo_airflow_provider.doctor.checks.profiles import of_file
+
+        found = gather.configured_file() if args.file is None else gather.given_file(Path(args.file))
+        findings = list(of_file(found, several_hosts=gather.has_several_hosts()))
+    if args.output == "json":
+        path = None if found.path is None else str(found.path)
+        terminal.say(report.as_json(findings, file=path, profiles=report.profiles_data(found.profiles)))
+    else:
+        if found.profiles:
+            terminal.say(report.profiles_table(found.profiles, _width()))
+        _tell(terminal, report.as_lines(findings, named=False))
+        terminal.note(f"{found}: {report.summary(findings)}.")
+    return _NO_FILE if found.unreadable else exit_code(findings, strict=args.strict)
+
+
+def _tell(terminal: Terminal, lines: list[tuple[Level, str]]) -> None:
+    for level, line in lines:
+        terminal.say(line, colour=_COLOURS[level])
+
+
+def _width() -> int | None:
+    """Columns of the terminal; None where nobody looks."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 
 @contextmanager

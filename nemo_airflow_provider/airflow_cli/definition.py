@@ -10,6 +10,12 @@ from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand,
 
 _COMMANDS = "nemo_airflow_provider.airflow_cli.commands"
 
+ARG_FILE = Arg(
+    ("file",),
+    nargs="?",
+    metavar="FILE",
+    help="a configuration file; without it the one that [nemo] config_file or NHX_CONFIG_FILE_PATH names",
+)
 ARG_OUTPUT = Arg(
     ("-o", "--output"),
     choices=("table", "json"),
@@ -26,7 +32,10 @@ def get_provider_cli_commands() -> list[CLICommand]:
         GroupCommand(
             name="nemo",
             help="NeMo Helix jobs on this Airflow",
-            subcommands=(_check(),),
+            subcommands=(
+                _check(),
+                GroupCommand("config", "The configuration file of execution profiles", (_config_check(),)),
+            ),
         )
     ]
 
@@ -39,4 +48,15 @@ def _check() -> ActionCommand:
         "Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 usage.",
         func=lazy_load_command(f"{_COMMANDS}.check"),
         args=(ARG_OUTPUT, ARG_STRICT, ARG_VERBOSE),
+    )
+
+
+def _config_check() -> ActionCommand:
+    return ActionCommand(
+        name="check",
+        help="Check a configuration file and show the merged profiles",
+        description="Reads, checks and merges the file as the jobs API does, with the environment variables over it. "
+        "Exit codes: 0 no errors, 1 errors in the file (with --strict also warnings), 2 usage, or no such file.",
+        func=lazy_load_command(f"{_COMMANDS}.config_check"),
+        args=(ARG_FILE, ARG_OUTPUT, ARG_STRICT),
     )

@@ -20,12 +20,15 @@ class MergedProfile:
     """A profile as steps get it, and where it comes from.
 
     :param origin: `built-in`, or the place of its entry, or both
-    :param changed: keys whose value is not the backend's default
     """
 
     profile: Profile
     origin: str
-    changed: Mapping[str, Any]
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Keys whose value is not the backend's default, also inside mappings."""
+        return self.profile.config.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def provided(self) -> bool:
@@ -61,11 +64,11 @@ class FileReport:
         return f"'{self.path}'" if self.path else "no file (built-in profiles)"
 
 
-def inspect(path: Path | None, named_by: str, environ: Mapping[str, str]) -> FileReport:
+def inspect(path: Path | None, named_by: str | None, environ: Mapping[str, str]) -> FileReport:
     """Read, check and merge a file as the jobs API does. No engine is asked, so all profiles are there.
 
     :param path: the file; None: built-in profiles and variables alone
-    :param named_by: what names the file, for messages
+    :param named_by: the setting that names the file, for messages; None: a person does
     :param environ: variables that change the configuration are looked up here
     """
     try:
@@ -87,8 +90,7 @@ def inspect(path: Path | None, named_by: str, environ: Mapping[str, str]) -> Fil
 def _described(merged: ProfileSet, configuration: Configuration) -> list[MergedProfile]:
     entries = {(entry.provider, entry.profile): entry for entry in configuration.entries}
     return [
-        MergedProfile(profile, _origin(entries.get(profile.key), configuration, profile), _changed(profile))
-        for profile in merged.profiles
+        MergedProfile(profile, _origin(entries.get(profile.key), configuration, profile)) for profile in merged.profiles
     ]
 
 
@@ -102,9 +104,3 @@ def _origin(entry: Entry | None, configuration: Configuration, profile: Profile)
         configuration.platform.runtime, configuration.switches
     )
     return f"built-in, changed by {place}" if profile.key in built_in else place
-
-
-def _changed(profile: Profile) -> dict[str, Any]:
-    """Keys that differ from their defaults, mappings inside them whole."""
-    defaults = type(profile.config)().model_dump(mode="json")
-    return {key: value for key, value in profile.config.model_dump(mode="json").items() if value != defaults[key]}

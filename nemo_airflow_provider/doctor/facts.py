@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nemo_airflow_provider.doctor import executors
 from nemo_airflow_provider.doctor.configfile import FileReport
 
 #: Reads an option of Airflow by section and name; empty when it is not set.
@@ -95,21 +95,14 @@ class Installation:
     @property
     def executors(self) -> tuple[str, ...]:
         """Class names in `[core] executor`."""
-        return tuple(re.split(r"[.:]", item)[-1] for item in self._executor_items)
+        return executors.class_names(self.option("core", "executor"))
 
     @property
     def executor_names(self) -> frozenset[str]:
-        """All names that a task may call those executors by: alias, class, dotted path."""
-        parts = {part for item in self._executor_items for part in item.split(":")}
-        return frozenset(parts | {part.rpartition(".")[2] for part in parts})
-
-    @property
-    def _executor_items(self) -> list[str]:
-        # Each may have a team before it: `team=Executor`.
-        items = re.split(r"[,;]", self.option("core", "executor"))
-        return [item.rpartition("=")[2].strip() for item in items if item.strip()]
+        """All names that a task may call them by."""
+        return executors.all_names(self.option("core", "executor"))
 
     @property
     def steps_stay_here(self) -> bool:
         """Whether every step runs on the scheduler's host."""
-        return set(self.executors) <= {"LocalExecutor"}
+        return executors.run_here(self.executors)

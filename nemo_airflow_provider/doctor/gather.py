@@ -11,6 +11,7 @@ from airflow.exceptions import AirflowException
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.doctor.configfile import FileReport, inspect
+from nemo_airflow_provider.doctor.executors import class_names, run_here
 from nemo_airflow_provider.doctor.facts import Database, DatabaseTrouble, Installation, Workspaces
 from nemo_airflow_provider.errors import ConfigError
 
@@ -52,7 +53,12 @@ def configured_file() -> FileReport:
 
 def given_file(path: Path) -> FileReport:
     """The report on a file that somebody names."""
-    return inspect(path, "the command line", os.environ)
+    return inspect(path, None, os.environ)
+
+
+def has_several_hosts() -> bool:
+    """Whether the executor may run steps on other hosts than the scheduler's."""
+    return not run_here(class_names(option("core", "executor")))
 
 
 def _workspaces() -> Workspaces:

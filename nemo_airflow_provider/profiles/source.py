@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from reprlib import repr as shortened
@@ -56,7 +57,12 @@ class Place:
         """The key path, as in `jobs.executors[1].config`."""
         text = ""
         for key in self.path:
-            text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+            if isinstance(key, int):
+                text += f"[{key}]"
+            else:
+                # A fault is one line, whatever somebody calls a key.
+                shown = key if key.isprintable() else json.dumps(key)
+                text += f".{shown}" if text else shown
         return text
 
     def __str__(self) -> str:

@@ -16,10 +16,10 @@ class UnreadableFile(ConfigError):
     """There is nothing to read at the path."""
 
 
-def read_text(path: Path, named_by: str) -> str:
+def read_text(path: Path, named_by: str | None) -> str:
     """The file's text.
 
-    :param named_by: the setting that names the file, for the messages
+    :param named_by: the setting that names the file, for the messages; None: a person does
     :raises UnreadableFile: there is no such file, it is none, or it may not be read
     :raises ConfigError: it is too large, or not UTF-8
     """
@@ -38,25 +38,32 @@ def read_text(path: Path, named_by: str) -> str:
         ) from error
 
 
-def _content(path: Path, named_by: str) -> bytes:
+def _content(path: Path, named_by: str | None) -> bytes:
     """At most one byte more than is allowed."""
     try:
         # Not blocking: a pipe without a writer would never open.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if reason := _refusal(os.fstat(file.fileno()).st_mode):
-                raise UnreadableFile(f"Configuration file '{path}', named by {named_by}, cannot be read: {reason}.")
+                raise _unreadable(path, named_by, reason)
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise UnreadableFile(
-            f"Configuration file '{path}' does not exist. {named_by} names it; correct the path, or "
-            "remove the setting to run with built-in profiles."
-        ) from None
+        remedy = (
+            f" {named_by} names it; correct the path, or remove the setting to run with built-in profiles."
+            if named_by
+            else ""
+        )
+        raise UnreadableFile(f"Configuration file '{path}' does not exist.{remedy}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UnreadableFile(f"Configuration file '{path}', named by {named_by}, cannot be read: {reason}.") from error
+        raise _unreadable(path, named_by, getattr(error, "strerror", None) or str(error)) from error
+
+
+def _unreadable(path: Path, named_by: str | None, reason: str) -> UnreadableFile:
+    named = f", named by {named_by}," if named_by else ""
+    return UnreadableFile(f"Configuration file '{path}'{named} cannot be read: {reason}.")
 
 
 def _refusal(mode: int) -> str | None:
+    """Why a file of this mode is not read; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file"

@@ -6,31 +6,50 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from nemo_airflow_provider.backends.registry import BACKENDS
-from nemo_airflow_provider.doctor.configfile import MergedProfile
+from nemo_airflow_provider.doctor.configfile import FileReport, MergedProfile
 from nemo_airflow_provider.doctor.facts import Database, Installation
 from nemo_airflow_provider.doctor.findings import Finding, error, fine, note, warning
 
-#: The command that shows what is wrong in full.
-_FULL = "airflow nemo config check"
+_REMOVE = "Remove them, unless the file is shared with NeMo Helix."
+_QUEUE = "Give it a queue that one host serves, config: {airflow: {queue: NAME}}."
+_UNTIL = "Until then the jobs API answers 503 and steps fail."
 
 
 def config_file(installation: Installation) -> Iterator[Finding]:
     """Whether the file is as it should be."""
     report = installation.file
     if report.unreadable is not None:
-        yield error("config file", report.unreadable, "Until then the jobs API answers 503 and steps fail.")
+        yield error("config file", report.unreadable, _UNTIL)
     for problem in report.errors:
-        yield error("config file", problem, "Correct it; until then the jobs API answers 503 and steps fail.")
+        yield error("config file", problem, f"Correct it. {_UNTIL}")
     for problem in report.warnings:
-        yield warning("config file", problem, f"See {_FULL}.")
+        yield warning("config file", problem, "See `airflow nemo config check`.")
     if report.without_effect:
-        yield warning(
-            "config file",
-            f"Without effect here: {', '.join(report.without_effect)}.",
-            "Remove them, unless the file is shared with NeMo Helix.",
-        )
+        yield warning("config file", f"Without effect here: {', '.join(report.without_effect)}.", _REMOVE)
     if report.is_valid and not report.warnings and not report.without_effect:
         yield fine("config file", f"{report}: {len(report.profiles)} execution profiles.")
+
+
+def of_file(report: FileReport, *, several_hosts: bool) -> Iterator[Finding]:
+    """What there is to say to who looks at the file alone: each thing on a line that begins with its place.
+
+    :param several_hosts: whether steps may run on more than one host
+    """
+    if report.unreadable is not None:
+        yield error("file", report.unreadable, "")
+    for problem in report.errors:
+        yield error("file", problem, "")
+    for problem in report.warnings:
+        yield warning("file", problem, "")
+    for place in report.without_effect:
+        yield warning("file", f"{place}: accepted without effect", "")
+    for merged in without_queue(report.profiles) if several_hosts else ():
+        yield warning(
+            "file",
+            f"profile '{merged.profile}' ({merged.origin}): its steps live on their worker's host and no queue says "
+            "which; with several workers, nobody can take them over when theirs is lost",
+            _QUEUE,
+        )
 
 
 def backends(installation: Installation) -> Iterator[Finding]:
@@ -55,22 +74,22 @@ def hosts(installation: Installation) -> Iterator[Finding]:
     """Whether steps that live on a worker's host always come back to that host."""
     if installation.steps_stay_here and not _several_schedulers(installation):
         return
-    lost = without_queue(installation)
+    lost = without_queue(installation.file.profiles)
     if lost:
         where = ", ".join(installation.executors)
         yield warning(
             "hosts",
             f"Steps of {_listed(lost)} live on their worker's host, and with several hosts ({where}) nobody can take "
             "them over when the worker is lost.",
-            "Give each of the profiles a queue that one host serves: config: {airflow: {queue: NAME}}.",
+            _QUEUE,
         )
 
 
-def without_queue(installation: Installation) -> list[MergedProfile]:
+def without_queue(profiles: Iterable[MergedProfile]) -> list[MergedProfile]:
     """Profiles whose steps live on the worker's host, and that do not say on which."""
     return [
         merged
-        for merged in installation.file.profiles
+        for merged in profiles
         if merged.profile.config.is_bound_to_host and merged.profile.config.airflow.queue is None
     ]
 
