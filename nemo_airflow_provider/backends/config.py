@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from nemo_airflow_provider.backends.reserved import managed_names, reserved_names
+from nemo_airflow_provider.backends.reserved import PLATFORM_NAMES_SCHEMA, managed_names, reserved_names
 from nemo_airflow_provider.model.spec import ComputeResources, Quantities
 
 #: (provider, profile): what names a profile.
@@ -84,6 +84,7 @@ class BackendConfig(StrictModel):
     env: dict[str, str] = Field(
         default_factory=dict,
         description="Environment of every task; steps may override it. Names of the platform are refused.",
+        json_schema_extra={"propertyNames": {"not": PLATFORM_NAMES_SCHEMA}},
     )
     graceful_shutdown_timeout_seconds: int = Field(
         default=30, ge=0, description="Seconds between the polite and the hard stop of a workload."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pydantic.config import JsonDict
+
 #: Set by the platform in every task.
 RESERVED = frozenset(
     {
@@ -38,6 +40,14 @@ RESERVED = frozenset(
 
 _MANAGED = frozenset({"NHX_ACCESS_TOKEN", "NEMO_WORKLOAD_TOKEN", "NEMO_WORKLOAD_TOKEN_FILE"})
 _MANAGED_PREFIXES = ("NEMO_WORKLOAD_", "NHX_WORKLOAD_", "NEMO_WORKFLOW_", "NHX_WORKFLOW_")
+
+#: JSON schema of all these names.
+PLATFORM_NAMES_SCHEMA: JsonDict = {
+    "anyOf": [
+        {"enum": [*sorted(RESERVED), *sorted(_MANAGED)]},
+        {"pattern": f"^({'|'.join(_MANAGED_PREFIXES)})"},
+    ]
+}
 
 
 def reserved_names(names: Iterable[str]) -> list[str]:

@@ -36,6 +36,7 @@ class DockerPlatform(_Shared):
         default="all",
         description='GPUs of the host that jobs may use: `all`, `none`, or numbers such as `"0,1"`. The '
         "variable `NHX_DOCKER_RESERVED_GPU_DEVICE_IDS` counts when the file has no value.",
+        json_schema_extra={"type": ["string", "null"], "pattern": r"^\s*(|all|none|\d+( *, *\d+)*)\s*$"},
     )
 
     @field_validator("reserved_gpu_device_ids", mode="before")

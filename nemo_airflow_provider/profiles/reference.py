@@ -33,7 +33,9 @@ The file may be shared with NeMo Helix: top-level sections other than `jobs` and
 `platform` that are not listed here, are ignored. Everywhere else an unknown key is an error that names file,
 line, key and the nearest known name. All errors of a file are told at once.
 
-Tested examples are in [docs/examples](../examples/).
+Tested examples are in [docs/examples](../examples/). `airflow nemo config check FILE` says what is wrong with a file
+and shows the merged profiles ([guide](../guides/check.md)). Editors complete and check keys with
+[jobs.schema.json](jobs.schema.json), named in the first line: `# yaml-language-server: $schema=PATH-OR-URL`.
 """
 
 _BUILT_IN = """\

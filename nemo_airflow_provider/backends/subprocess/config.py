@@ -20,6 +20,7 @@ class SubprocessConfig(BackendConfig):
     working_directory: str = Field(
         default="/tmp/nhx-subprocess-jobs",
         description="Root of the working directories, an absolute path; made when it does not exist.",
+        json_schema_extra={"pattern": "^/"},
     )
     graceful_shutdown_timeout_seconds: int = Field(
         default=10, ge=0, description="Seconds between SIGTERM and SIGKILL of the process group."
