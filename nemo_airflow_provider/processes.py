@@ -33,15 +33,19 @@ class Process:
     """One process.
 
     :param ended: it only waits to be collected by its parent
+    :param stopped: by a signal, until another one lets it go on
     :param terminal: whether it has a controlling one
     :param born: its start in clock ticks since boot, which tells reused numbers apart
     """
 
-    __slots__ = ("born", "ended", "group", "parent", "pid", "session", "terminal")
+    __slots__ = ("born", "ended", "group", "parent", "pid", "session", "stopped", "terminal")
 
-    def __init__(self, pid: int, ended: bool, parent: int, group: int, session: int, terminal: bool, born: int) -> None:
+    def __init__(
+        self, pid: int, state: bytes, parent: int, group: int, session: int, terminal: bool, born: int
+    ) -> None:
         self.pid = pid
-        self.ended = ended
+        self.ended = state in (b"Z", b"X")
+        self.stopped = state in (b"T", b"t")
         self.parent = parent
         self.group = group
         self.session = session
@@ -74,6 +78,31 @@ def descendants(ancestor: int | None = None) -> list[int]:
     return found
 
 
+def offspring(ancestor: int) -> Iterator[Process]:
+    """As `descendants`, one by one: whoever stops each as it comes finds all of its children next.
+
+    It reads no more of `/proc` than it must, so that a short-lived process is caught. Parents come before children.
+    """
+    open_ends = [ancestor]
+    while open_ends:
+        for pid in _children(open_ends.pop()):
+            if process := look(pid):
+                yield process
+                open_ends.append(pid)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        found = []
+        for thread in threads:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += [int(child) for child in file.read().split()]
+        return found
+    except OSError:  # gone; or a kernel that does not have that file
+        return [process.pid for process in living().values() if process.parent == pid]
+
+
 def _everybody() -> Iterator[Process]:
     try:
         names = os.listdir("/proc")
@@ -94,9 +123,8 @@ def _read(pid: int) -> Process | None:
     fields = text.rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
-    ended = fields[0] in (b"Z", b"X")
     parent, group, session = map(int, fields[1:4])
-    return Process(pid, ended, parent, group, session, fields[4] != b"0", int(fields[19]))
+    return Process(pid, fields[0], parent, group, session, fields[4] != b"0", int(fields[19]))
 
 
 def title(pid: int) -> str:

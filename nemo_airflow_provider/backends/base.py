@@ -89,6 +89,7 @@ class Observation:
     :param phase: see `Phase`
     :param exit_code: of the main process once ended; negative for a signal
     :param stopped: why we ended it, if we did
+    :param frozen: whether it lives and all of it stands still, see `powers.SupportsFreeze`
     :param message: one sentence for `status_details.message` while it lives, or why it was lost
     :param details: more for `status_details`
     :param error: `error_details` beside the message, when the engine gave a reason
@@ -102,6 +103,7 @@ class Observation:
     details: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] | None = None
     fault: Fault = "user"
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

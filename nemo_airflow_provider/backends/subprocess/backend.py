@@ -22,6 +22,7 @@ from nemo_airflow_provider.backends.base import (
     Signal,
     Workload,
 )
+from nemo_airflow_provider.backends.powers import SupportsFreeze
 from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.holdings import SubprocessHoldings
@@ -42,7 +43,7 @@ _SETTLE_SECONDS = 5.0
 _WAIT_SECONDS = (0.005, 0.025)
 
 
-class SubprocessBackend(SubprocessHoldings, Backend):
+class SubprocessBackend(SubprocessHoldings, Backend, SupportsFreeze):
     """Processes under `working_directory` of one host; whoever runs as the same user there may use every verb."""
 
     stderr_prefix = "[stderr] "
@@ -135,6 +136,20 @@ class SubprocessBackend(SubprocessHoldings, Backend):
                     return
                 time.sleep(_WAIT_SECONDS[0])
 
+    def freeze(self, key: WorkloadKey) -> None:
+        """See `SupportsFreeze.freeze`."""
+        self._wish_frozen(key, True)
+
+    def thaw(self, key: WorkloadKey) -> None:
+        """See `SupportsFreeze.thaw`."""
+        self._wish_frozen(key, False)
+
+    def _wish_frozen(self, key: WorkloadKey, frozen: bool) -> None:
+        place = self._place(key)
+        with launch.translated(place), present(place) as work:
+            if work is not None:
+                work.wish_frozen(frozen)
+
     def cleanup(self, key: WorkloadKey) -> None:
         """Remove the work directory, unless its command runs or is being started."""
         place = self._place(key)
@@ -155,7 +170,7 @@ class SubprocessBackend(SubprocessHoldings, Backend):
                 return
             before = _state(work)
             while not wake.is_set() and (left := deadline - time.monotonic()) > 0:
-                if (now := _state(work)) != before or now == (True, False):
+                if (now := _state(work)) != before or now[:2] == (True, False):
                     return
                 wake.wait(min(pause, left))
                 pause = min(pause * 1.5, longest)
@@ -177,9 +192,9 @@ def _claimed(place: Place, installation: str, seconds: float) -> Iterator[WorkDi
         yield work
 
 
-def _state(work: WorkDirectory) -> tuple[bool, bool]:
-    """Whether it has started, and whether its supervisor lives."""
-    return work.started() is not None, work.supervised()
+def _state(work: WorkDirectory) -> tuple[bool, bool, bool]:
+    """Whether it has started, whether its supervisor lives, and whether it stands still."""
+    return work.started() is not None, work.supervised(), work.frozen()
 
 
 def _paths(place: Place) -> dict[str, str]:

@@ -34,6 +34,9 @@ CONTROL = ".nemo"
 WORKLOAD_FILE = "workload.json"
 #: The stop requests once more: what stands in the FIFO may have been read by somebody else, or found no room.
 STOPS_FILE = "stops"
+#: There while somebody wishes the workload to be frozen, and while it is.
+FREEZE_FILE = "freeze"
+FROZEN_FILE = "frozen"
 
 _LOCK_SECONDS = 5.0
 _MOST_BYTES = 1 << 12  # of requests at once
@@ -112,6 +115,21 @@ class Control:
                 os.close(file)
         return []
 
+    def freeze_is_wished(self) -> bool:
+        """Whether the workload is to stand still."""
+        return self._is_there(FREEZE_FILE)
+
+    def note_frozen(self, frozen: bool) -> None:
+        """Say whether all of it stands still.
+
+        :raises OSError: a full disk
+        """
+        if frozen:
+            os.close(open_regular(self._directory, FROZEN_FILE, os.O_WRONLY | os.O_CREAT))
+            return
+        with suppress(FileNotFoundError):  # the workload may have removed it
+            os.unlink(FROZEN_FILE, dir_fd=self._directory)
+
     def release(self) -> None:
         """Say that the supervisor is done."""
         os.close(self._alive)
@@ -134,7 +152,7 @@ class Control:
                 raise FileExistsError(errno.EEXIST, "the command was started before", name)
 
     def _make_fifo(self, name: str) -> int:
-        for stale in (name, STOPS_FILE):
+        for stale in (name, STOPS_FILE, FREEZE_FILE, FROZEN_FILE):
             with suppress(FileNotFoundError):  # usual: only a start that failed leaves one
                 os.unlink(stale, dir_fd=self._directory)
         os.mkfifo(name, 0o600, dir_fd=self._directory)

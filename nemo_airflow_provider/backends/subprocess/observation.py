@@ -39,7 +39,8 @@ def look(work: WorkDirectory) -> Observation:
         return Observation(Phase.PENDING, message="Subprocess is being started", details=details(work))
     started = work.started()
     if work.supervised():
-        return Observation(Phase.RUNNING, message=_shortage(work), details=_details(work.place, started, None))
+        known = _details(work.place, started, None)
+        return Observation(Phase.RUNNING, frozen=work.frozen(), message=_shortage(work), details=known)
     ended = work.ended()
     if ended is not None:
         known = _details(work.place, started, ended)

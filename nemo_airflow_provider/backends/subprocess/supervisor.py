@@ -24,6 +24,7 @@ from nemo_airflow_provider.backends.subprocess.child import Child, StartFailed, 
 from nemo_airflow_provider.backends.subprocess.control import Control
 from nemo_airflow_provider.backends.subprocess.copier import RETRY_SECONDS, Copier
 from nemo_airflow_provider.backends.subprocess.frames import STREAM_NUMBERS
+from nemo_airflow_provider.backends.subprocess.freezer import Freezer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs a third of the start-up time
@@ -98,7 +99,7 @@ class Supervisor:
     def __init__(self, directory: int, request: dict[str, Any]) -> None:
         self._grace: float = request["grace_seconds"]
         self._exit_code: int | None = None
-        self._started = self._ended = 0
+        self._started = self._ended = self._collected = 0
         self._stopped: str | None = None
         self._kill_at = self._give_up_at = _NEVER
         self._adopts_orphans = processes.adopt_orphans()
@@ -111,6 +112,7 @@ class Supervisor:
             self._control.forget_start()
             raise
         self.pid = child.pid
+        self._freezer = Freezer(self._control, self._count_ended, 0 if self._adopts_orphans else child.pid)
         self._copier.add(child.stdout, STREAM_NUMBERS["stdout"])
         self._copier.add(child.stderr, STREAM_NUMBERS["stderr"])
         self._orphan_check_at = time.monotonic() + _ORPHAN_CHECK_SECONDS
@@ -139,18 +141,21 @@ class Supervisor:
                     self._ask("asked", grace)
                 if self._control.forgotten():
                     self._ask("orphaned", self._grace)
-            if now >= self._ttl_at and self._stopped is None:
+                self._freezer.look_at = now
+            self._freezer.turn(now)
+            ttl_at = self._ttl_at + self._freezer.seconds(now) if self._stopped is None else _NEVER
+            if now >= ttl_at:
                 self._ask("ttl", self._grace)
             if now >= self._kill_at:
                 self._kill_everything()
                 self._kill_at = now + _KILL_AGAIN_SECONDS
-            ttl_at = self._ttl_at if self._stopped is None else _NEVER
-            self._turn(min(self._orphan_check_at, self._kill_at, ttl_at) - time.monotonic())
+            self._turn(min(self._orphan_check_at, self._kill_at, ttl_at, self._freezer.look_at) - time.monotonic())
             self._reap()
 
     def _turn(self, seconds: float) -> None:
         for file in self._copier.turn(seconds):
             if file == self._control.stop_requests:
+                self._freezer.look_at = 0.0
                 for grace in self._control.graces():
                     self._ask("asked", grace)
             elif set(os.read(self._signals, 1 << 12)) - {signal.SIGCHLD}:
@@ -166,6 +171,7 @@ class Supervisor:
             self._stopped = reason
             processes.send(-self.pid, signal.SIGTERM)
             processes.send(-self.pid, signal.SIGCONT)  # a stopped process would not hear the first
+            self._freezer.end(time.monotonic())
 
     def _kill_within(self, seconds: float) -> None:
         self._kill_at = min(self._kill_at, time.monotonic() + seconds)
@@ -179,9 +185,14 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
+            self._collected += 1
             if pid == self.pid:
                 self._exit_code = os.waitstatus_to_exitcode(status)
                 self._ended = time.time_ns() // 1000
+
+    def _count_ended(self) -> int:
+        self._reap()
+        return self._collected
 
     def _survivors(self) -> list[int]:
         """Who still lives of the workload, as `kill` takes it."""

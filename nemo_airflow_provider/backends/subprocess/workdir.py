@@ -12,7 +12,13 @@ from dataclasses import asdict, dataclass
 
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.subprocess import environment
-from nemo_airflow_provider.backends.subprocess.control import CONTROL, STOPS_FILE, WORKLOAD_FILE
+from nemo_airflow_provider.backends.subprocess.control import (
+    CONTROL,
+    FREEZE_FILE,
+    FROZEN_FILE,
+    STOPS_FILE,
+    WORKLOAD_FILE,
+)
 from nemo_airflow_provider.backends.subprocess.layout import Place, claim_lock, is_locked, read_record
 from nemo_airflow_provider.backends.subprocess.leftovers import Traces, leftovers
 from nemo_airflow_provider.backends.subprocess.reach import (
@@ -115,22 +121,52 @@ class WorkDirectory:
         except OSError:
             return False
 
+    def frozen(self) -> bool:
+        """Whether its supervisor says that all of it stands still."""
+        try:
+            with below(self.descriptor, CONTROL) as control:
+                os.stat(FROZEN_FILE, dir_fd=control, follow_symlinks=False)
+        except OSError as error:
+            if is_absent(error):
+                return False
+            raise
+        return True
+
+    def wish_frozen(self, frozen: bool) -> None:
+        """Tell the supervisor whether all of it is to stand still; without one nothing happens.
+
+        :raises OSError: a full disk
+        """
+        with suppress(FileNotFoundError), below(self.descriptor, CONTROL) as control:
+            if frozen:
+                os.close(open_regular(control, FREEZE_FILE, os.O_WRONLY | os.O_CREAT))
+            else:
+                with suppress(FileNotFoundError):
+                    os.unlink(FREEZE_FILE, dir_fd=control)
+        self._tell(b"look\n")
+
     def ask_to_stop(self, grace_seconds: float) -> bool:
         """Tell the supervisor; False when none listens."""
         request = f"{grace_seconds}\n".encode()
+        # A full disk, or something in its place: the FIFO usually does.
+        with suppress(OSError), below(self.descriptor, CONTROL) as control:
+            stops = open_regular(control, STOPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                os.write(stops, request)
+            finally:
+                os.close(stops)
+        return self._tell(request)
+
+    def _tell(self, request: bytes) -> bool:
+        """Write to the supervisor's FIFO; False when none listens."""
         with ExitStack() as held:
             try:
-                control = held.enter_context(below(self.descriptor, CONTROL))
-                fifo = open_fifo(control, "stop")
+                fifo = open_fifo(held.enter_context(below(self.descriptor, CONTROL)), "stop")
             except OSError as error:
                 if is_absent(error):
                     return False
                 raise
             held.callback(os.close, fifo)
-            with suppress(OSError):  # a full disk, or something in its place: the FIFO usually does
-                stops = open_regular(control, STOPS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-                held.callback(os.close, stops)
-                os.write(stops, request)
             try:
                 os.write(fifo, request)
             except BlockingIOError:

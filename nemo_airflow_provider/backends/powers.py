@@ -1,0 +1,36 @@
+"""What some backends can do beyond the verbs of every backend; asked for with `isinstance`, or of the class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from nemo_airflow_provider.model.names import WorkloadKey
+
+
+class SupportsPause:
+    """The power to pause a step by `stop` and to resume it by a `submit` of the next start.
+
+    A backend declares it when both hold: a stop leaves the job's storage as it is, and a later start of the same
+    generation may follow whatever the stopped one left in the engine. The verbs are those of `Backend`.
+    """
+
+
+class SupportsFreeze(SupportsPause, ABC):
+    """The power to keep a paused workload in memory: profile key `pause: freeze`.
+
+    Engines' own timers stand still meanwhile. `Backend.stop` reaches a frozen workload as any other.
+    """
+
+    @abstractmethod
+    def freeze(self, key: WorkloadKey) -> None:
+        """Ask that all of the workload stands still, and return; `Observation.frozen` says when it does.
+
+        :raises BackendError: the engine does not answer
+        """
+
+    @abstractmethod
+    def thaw(self, key: WorkloadKey) -> None:
+        """Ask that it goes on, and return.
+
+        :raises BackendError: the engine does not answer
+        """
