@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 import typer
 
 from nemo_airflow_provider import __version__
-from nemo_airflow_provider.cli import create, logs
+from nemo_airflow_provider.cli import completion, create, logs
 from nemo_airflow_provider.cli.failures import UsageError, report
 from nemo_airflow_provider.cli.jobs import app as jobs_app
 from nemo_airflow_provider.cli.login import login
@@ -41,8 +42,8 @@ _ParserError = cast(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
         Terminal(colour=False).say(f"nemo {__version__} (nemo-airflow-provider)")
         raise typer.Exit()
 
@@ -51,7 +52,14 @@ def _print_version(wanted: bool) -> None:
 def global_options(
     context: typer.Context,
     context_name: Annotated[
-        str | None, typer.Option("--context", "-c", metavar="NAME", help="Context of the context file.")
+        str | None,
+        typer.Option(
+            "--context",
+            "-c",
+            metavar="NAME",
+            help="Context of the context file.",
+            autocompletion=completion.contexts,
+        ),
     ] = None,
     base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The server.")] = None,
     access_token: Annotated[
@@ -70,7 +78,10 @@ def global_options(
     timestamp_format: Annotated[
         str | None,
         typer.Option(
-            "--timestamp-format", metavar="|".join(TIMESTAMP_FORMATS), help="Moments in table, markdown, csv."
+            "--timestamp-format",
+            metavar="|".join(TIMESTAMP_FORMATS),
+            help="Moments in table, markdown, csv.",
+            autocompletion=completion.words(*TIMESTAMP_FORMATS),
         ),
     ] = None,
     verbose: Annotated[
@@ -105,8 +116,11 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
     :param session: what to run with, where clock and waiting are not those of this process
     :raises KeyboardInterrupt: outside of what the commands handle
     """
+    chosen = session or Session()
     try:
-        return _run(arguments, session or Session())
+        if completion.is_asked(os.environ):
+            return completion.answer(lambda: _run(arguments, chosen), os.environ)
+        return _run(arguments, chosen)
     except ReaderGone:
         forget_output()
         return _READER_GONE

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nemo_airflow_provider.cli import filters, params
+from nemo_airflow_provider.cli import completion, filters, params
 from nemo_airflow_provider.cli.calls import Call
 from nemo_airflow_provider.cli.output import Listing, ListOptions, show_entity
 from nemo_airflow_provider.cli.session import Session
@@ -42,11 +42,16 @@ def list_jobs(
     context: typer.Context,
     workspace: params.Workspace = None,
     filter: params.Filter = None,
-    filter_name: Annotated[str | None, typer.Option("--filter.name")] = None,
+    filter_name: Annotated[str | None, typer.Option("--filter.name", autocompletion=completion.jobs())] = None,
     filter_project: Annotated[str | None, typer.Option("--filter.project")] = None,
     filter_source: Annotated[str | None, typer.Option("--filter.source")] = None,
-    filter_status: Annotated[list[str] | None, typer.Option("--filter.status", help="Repeatable.")] = None,
-    filter_workspace: Annotated[str | None, typer.Option("--filter.workspace")] = None,
+    filter_status: Annotated[
+        list[str] | None,
+        typer.Option("--filter.status", help="Repeatable.", autocompletion=completion.statuses),
+    ] = None,
+    filter_workspace: Annotated[
+        str | None, typer.Option("--filter.workspace", autocompletion=completion.workspaces)
+    ] = None,
     page: params.Page = None,
     page_size: params.PageSize = None,
     sort: Annotated[JobSort | None, typer.Option("--sort", show_default="-created_at")] = None,
@@ -172,7 +177,7 @@ def get_status(
 @app.command()
 def cancel(
     context: typer.Context,
-    name: params.Job,
+    name: params.LiveJob,
     workspace: params.Workspace = None,
     output_format: params.Entity = None,
 ) -> None:
@@ -181,7 +186,7 @@ def cancel(
 
 
 @app.command()
-def delete(context: typer.Context, name: params.Job, workspace: params.Workspace = None) -> None:
+def delete(context: typer.Context, name: params.EndedJob, workspace: params.Workspace = None) -> None:
     """Remove an ended job with its log and results."""
     session: Session = context.obj
     Call("delete_job", (name,), {"workspace": workspace}).make(session)

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from nemo_airflow_provider.cli import completion
 from nemo_airflow_provider.cli.output import EntityFormat, ListFormat
 
-Job = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the job.", show_default=False)]
-OfJob = Annotated[str, typer.Option("--job", help="Name or id of the job.", show_default=False)]
-Workspace = Annotated[str | None, typer.Option("--workspace", help="Workspace, instead of the context's.")]
+
+def _job(statuses: frozenset[str] | None = None) -> Any:
+    """The argument that names a job.
+
+    :param statuses: of the jobs that a shell offers; all of them without
+    """
+    return typer.Argument(
+        metavar="NAME", help="Name or id of the job.", show_default=False, autocompletion=completion.jobs(statuses)
+    )
+
+
+Job = Annotated[str, _job()]
+LiveJob = Annotated[str, _job(completion.LIVE)]
+EndedJob = Annotated[str, _job(completion.ENDED)]
+OfJob = Annotated[
+    str,
+    typer.Option("--job", help="Name or id of the job.", show_default=False, autocompletion=completion.jobs()),
+]
+Workspace = Annotated[
+    str | None,
+    typer.Option("--workspace", help="Workspace, instead of the context's.", autocompletion=completion.workspaces),
+]
 Entity = Annotated[
     EntityFormat | None,
     typer.Option("--output-format", "--output", "-f", help="Format of the answer.", show_default="json"),
@@ -27,7 +47,13 @@ List = Annotated[
 ]
 NoTruncate = Annotated[bool, typer.Option("--no-truncate", help="Show whole values in cells.")]
 Columns = Annotated[
-    str, typer.Option("--output-columns", "-c", help="Columns: default, all, or names joined by commas.")
+    str,
+    typer.Option(
+        "--output-columns",
+        "-c",
+        help="Columns: default, all, or names joined by commas.",
+        autocompletion=completion.words("default", "all"),
+    ),
 ]
 Stream = Annotated[bool, typer.Option("--stream", help="One JSON object a line (with -f json or raw).")]
 AllPages = Annotated[bool, typer.Option("--all-pages", help="Fetch every page.")]
@@ -41,10 +67,22 @@ Filter = Annotated[
     ),
 ]
 Attempt = Annotated[
-    str | None, typer.Option("--attempt-id", help="An attempt's id or number, or current.", show_default="current")
+    str | None,
+    typer.Option(
+        "--attempt-id",
+        help="An attempt's id or number, or current.",
+        show_default="current",
+        autocompletion=completion.words("current"),
+    ),
 ]
-Step = Annotated[str | None, typer.Option("--step-id", metavar="NAME", help="Only lines of this step.")]
-Task = Annotated[str | None, typer.Option("--task-id", metavar="NAME", help="Only lines of this task.")]
+Step = Annotated[
+    str | None,
+    typer.Option("--step-id", metavar="NAME", help="Only lines of this step.", autocompletion=completion.steps),
+]
+Task = Annotated[
+    str | None,
+    typer.Option("--task-id", metavar="NAME", help="Only lines of this task.", autocompletion=completion.tasks),
+]
 PollInterval = Annotated[
     float | None,
     typer.Option("--poll-interval", min=0, help="Seconds between two looks.", show_default="0.3 while busy, up to 3"),

@@ -14,11 +14,7 @@ from nemo_airflow_provider.cli import contextfile
 from nemo_airflow_provider.cli.terminal import Terminal
 from nemo_airflow_provider.client.address import without_credentials
 from nemo_airflow_provider.client.jobs import JobsClient
-from nemo_airflow_provider.client.transport import (
-    DEFAULT_BASE_URL,
-    DEFAULT_WORKSPACE,
-    Transport,
-)
+from nemo_airflow_provider.client.transport import DEFAULT_BASE_URL, DEFAULT_TRIES, DEFAULT_WORKSPACE, Transport
 from nemo_airflow_provider.errors import NemoJobsError
 
 FORMATS = ("table", "json", "yaml", "markdown", "csv", "raw", "code")
@@ -227,13 +223,17 @@ class Session:
         value = self.record.preferences.get(key) if self.record else None
         return value if isinstance(value, kind) else None
 
-    def client(self) -> JobsClient:
-        """A client of the server in force; the caller closes it."""
+    def client(self, *, tries: int = DEFAULT_TRIES) -> JobsClient:
+        """A client of the server in force; the caller closes it.
+
+        :param tries: as for `Transport`
+        """
         transport = Transport(
             self.base_url.value,
             token=self.token,
             certificate_authority=self.certificate_authority,
             sleep=self.sleep,
+            tries=tries,
         )
         return JobsClient(workspace=self.workspace, transport=transport)
 

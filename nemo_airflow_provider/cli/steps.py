@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nemo_airflow_provider.cli import filters, params
+from nemo_airflow_provider.cli import completion, filters, params
 from nemo_airflow_provider.cli.calls import Call
 from nemo_airflow_provider.cli.jobs import show_pages
 from nemo_airflow_provider.cli.output import Listing, ListOptions, show_entity
@@ -16,6 +16,8 @@ steps_app = typer.Typer(name="steps", help="Steps of a job.", no_args_is_help=Tr
 tasks_app = typer.Typer(name="tasks", help="Tasks of a step.", no_args_is_help=True)
 
 _COLUMNS = ("name", "workspace", "created_at")
+
+StepName = Annotated[str, typer.Argument(metavar="NAME", help="The step.", autocompletion=completion.steps)]
 
 
 class StepSort(StrEnum):
@@ -30,10 +32,12 @@ class StepSort(StrEnum):
 @steps_app.command("list")
 def list_steps(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job; - means all jobs.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The job; - means all jobs.", autocompletion=completion.jobs())
+    ],
     workspace: params.Workspace = None,
     filter: params.Filter = None,
-    filter_job: Annotated[str | None, typer.Option("--filter.job")] = None,
+    filter_job: Annotated[str | None, typer.Option("--filter.job", autocompletion=completion.jobs())] = None,
     filter_source: Annotated[str | None, typer.Option("--filter.source")] = None,
     page: params.Page = None,
     page_size: params.PageSize = None,
@@ -63,7 +67,7 @@ def list_steps(
 @steps_app.command("get")
 def get_step(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The step.")],
+    name: StepName,
     job: params.OfJob,
     workspace: params.Workspace = None,
     output_format: params.Entity = None,
@@ -75,7 +79,7 @@ def get_step(
 @tasks_app.command("list")
 def list_tasks(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The step.")],
+    name: StepName,
     job: params.OfJob,
     workspace: params.Workspace = None,
     output_format: params.List = None,
@@ -92,9 +96,9 @@ def list_tasks(
 @tasks_app.command("get")
 def get_task(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The task.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The task.", autocompletion=completion.tasks)],
     job: params.OfJob,
-    step: Annotated[str, typer.Option("--step", help="The step.", show_default=False)],
+    step: Annotated[str, typer.Option("--step", help="The step.", show_default=False, autocompletion=completion.steps)],
     workspace: params.Workspace = None,
     output_format: params.Entity = None,
 ) -> None:

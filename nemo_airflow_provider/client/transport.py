@@ -19,11 +19,11 @@ JsonObject = dict[str, Any]
 
 DEFAULT_BASE_URL = "http://localhost:8080"
 DEFAULT_WORKSPACE = "default"
+DEFAULT_TRIES = 3
 
 _TIMEOUT_SECONDS = 60.0
 _CONNECT_TIMEOUT_SECONDS = 5.0
 _READ_MARGIN_SECONDS = 1.0
-_RETRIES = 2
 _FIRST_WAIT_SECONDS = 0.5
 _MOST_REDIRECTS = 20
 _EXCERPT_CHARACTERS = 20
@@ -40,6 +40,7 @@ class Transport:
         for each 16 KiB that travel
     :param follow_redirects: False where what is sent must not go anywhere else; a redirect is then `BadAnswer`
     :param sleep: called with the seconds between two tries
+    :param tries: how often a request is sent at most, where sending it again is harmless
     :raises CleartextToken: a token, and plain http to another machine
     :raises Unsendable: a token that no header can hold
     """
@@ -53,6 +54,7 @@ class Transport:
         timeout_seconds: float = _TIMEOUT_SECONDS,
         follow_redirects: bool = True,
         sleep: Callable[[float], None] = time.sleep,
+        tries: int = DEFAULT_TRIES,
     ) -> None:
         check_address(base_url, has_secret=bool(token))
         _check_token(token or "")
@@ -66,6 +68,7 @@ class Transport:
         from nemo_airflow_provider.client.tls import trust
 
         self._sleep = sleep
+        self._tries = tries
         self._time_limit = TimeLimit(timeout_seconds)
         self._follows_redirects = follow_redirects
         self._http = httpx.Client(
@@ -90,7 +93,7 @@ class Transport:
     def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         """The answer's JSON; None for an answer without a body.
 
-        Tried at most three times, and not again when the time for one try is over. A POST that may have reached
+        Tried at most `tries` times, and not again when the time for one try is over. A POST that may have reached
         the server is repeated only when the server says so (`x-should-retry: true`): a repeated create would meet
         its own job as a conflict.
 
@@ -100,7 +103,7 @@ class Transport:
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, stop_before_delay
 
         retrying = Retrying(
-            stop=stop_after_attempt(1 + _RETRIES)
+            stop=stop_after_attempt(self._tries)
             | stop_after_delay(self._time_limit.seconds)
             | stop_before_delay(self._time_limit.seconds_left),
             wait=_wait_seconds,

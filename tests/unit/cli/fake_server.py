@@ -58,6 +58,8 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
+        #: Set when no more is answered.
+        self.over = threading.Event()
         self._scripts: dict[tuple[str, str], list[Script]] = {}
         server = self
 
@@ -120,6 +122,7 @@ class FakeServer:
         try:
             yield self
         finally:
+            self.over.set()
             self._http.shutdown()
             self._http.server_close()
             thread.join(timeout=5)
