@@ -27,7 +27,7 @@ def check_address(base_url: str, *, has_secret: bool) -> None:
     if not host or parts.scheme not in ("http", "https"):
         shown = without_credentials(base_url)
         raise ConnectionFailed(f"the base URL {shown!r} is not of the form http(s)://host[:port][/prefix]")
-    if (has_secret or parts.username) and parts.scheme == "http" and not _is_loopback(host):
+    if (has_secret or parts.username) and parts.scheme == "http" and not is_loopback(host):
         raise CleartextToken(
             "JobsClient cannot send Authorization to cleartext remote endpoint "
             f"'{without_credentials(base_url)}'; use https:// or loopback HTTP for local development"
@@ -46,7 +46,8 @@ def without_credentials(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address is that of this machine."""
     if host in _LOOPBACK:
         return True
     import ipaddress

@@ -20,20 +20,20 @@ _CODINGS = frozenset({CODING, "x-gzip"})
 _NO_CODINGS = frozenset({"", "identity"})
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _PIECE_BYTES = 1024 * 1024
-_MOST_BYTES = 64 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 #: A job may be nested 100 levels deep; YAML is written with four function calls a level, of the 1000 there are.
 _MOST_LEVELS = 150
 _LONGEST_WAIT_SECONDS = 60.0
 
 
-def read(response: httpx.Response, received: Callable[[int], None]) -> bytes:
+def read(response: httpx.Response, received: Callable[[int], None], most_bytes: int = MOST_BYTES) -> bytes:
     """The whole body, decompressed.
 
     :param received: called with the size of each piece that has arrived
-    :raises BadAnswer: it is larger than 64 MiB, compressed or not, or in a coding that cannot be read
+    :raises BadAnswer: it is larger than `most_bytes`, compressed or not, or in a coding that cannot be read
     :raises httpx.RequestError: the connection broke off
     """
-    pieces = _limited(response, received)
+    pieces = _limited(response, received, most_bytes)
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding in _CODINGS:
         pieces = _decompressed(response, pieces)
@@ -42,22 +42,22 @@ def read(response: httpx.Response, received: Callable[[int], None]) -> bytes:
     content = bytearray()
     for piece in pieces:
         content += piece
-        if len(content) > _MOST_BYTES:
-            raise _too_large(response)
+        if len(content) > most_bytes:
+            raise _too_large(response, most_bytes)
     return bytes(content)
 
 
-def _limited(response: httpx.Response, received: Callable[[int], None]) -> Iterator[bytes]:
+def _limited(response: httpx.Response, received: Callable[[int], None], most_bytes: int) -> Iterator[bytes]:
     """The body as it travels. Its size counts too: there is compressed data without end that nothing comes out of."""
     announced = response.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > _MOST_BYTES:
-        raise _too_large(response)
+    if announced.isdecimal() and int(announced) > most_bytes:
+        raise _too_large(response, most_bytes)
     size = 0
     for piece in response.iter_raw():
         received(len(piece))
         size += len(piece)
-        if size > _MOST_BYTES:
-            raise _too_large(response)
+        if size > most_bytes:
+            raise _too_large(response, most_bytes)
         yield piece
 
 
@@ -132,8 +132,10 @@ def _loaded(content: bytes) -> Any:
     raise RecursionError
 
 
-def _too_large(response: httpx.Response) -> BadAnswer:
-    most = f"{_MOST_BYTES // 1024**2} MiB"
+def _too_large(response: httpx.Response, most_bytes: int) -> BadAnswer:
+    if most_bytes != MOST_BYTES:
+        return _bad(response, f"the answer is larger than the {most_bytes} bytes that were asked for")
+    most = f"{MOST_BYTES // 1024**2} MiB"
     return _bad(response, f"the answer is larger than {most}; ask for fewer rows or lines at once")
 
 

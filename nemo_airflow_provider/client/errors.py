@@ -16,6 +16,8 @@ from typing import Any
 
 from nemo_airflow_provider.errors import NemoJobsError
 
+_PASSING_STATUSES = frozenset({429, 502, 503, 504})
+
 
 class ClientError(NemoJobsError):
     """A request that came to nothing.
@@ -98,6 +100,18 @@ class CleartextToken(ClientError):
 
     code = "cleartext_token"
     exit_code = 1
+
+
+def is_transient(error: ClientError) -> bool:
+    """Whether the same request may succeed later: nobody answered, or the server, or a proxy before it, is not up."""
+    if isinstance(error, ApiError):
+        return error.status in _PASSING_STATUSES
+    return isinstance(error, ConnectionFailed) and bool(error.url)
+
+
+def is_trouble_of_server(error: ClientError) -> bool:
+    """As `is_transient`, and whatever else the server says of itself."""
+    return is_transient(error) or (isinstance(error, ApiError) and (error.status >= 500 or error.status == 408))
 
 
 def describe(detail: Any) -> str:

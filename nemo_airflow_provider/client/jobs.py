@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import quote
 
-from nemo_airflow_provider.client.errors import BadAnswer, ClientError, Unsendable
+from nemo_airflow_provider.client.errors import BadAnswer
 from nemo_airflow_provider.client.pages import following, is_log_page, is_page
+from nemo_airflow_provider.client.paths import segment
 from nemo_airflow_provider.client.transport import DEFAULT_BASE_URL, DEFAULT_WORKSPACE, JsonObject, Transport
 
 ROOT = "/apis/jobs/v2"
@@ -66,6 +66,10 @@ class JobsClient:
     def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """A block whose requests end after that, with `TimedOut` if need be; see `Transport.within`."""
         return self._transport.within(seconds)
+
+    def interrupt(self) -> None:
+        """Make the request under way fail; see `Transport.interrupt`."""
+        self._transport.interrupt()
 
     # --- jobs -------------------------------------------------------------------------------------
 
@@ -161,6 +165,21 @@ class JobsClient:
                 return
             page_cursor = following(page, "next_page", page_cursor)
 
+    # --- results ----------------------------------------------------------------------------------
+
+    def list_results(self, job: str, *, workspace: str | None = None) -> list[JsonObject]:
+        """The job's results, without their content."""
+        rows: list[JsonObject] = self._page(f"{self._job(job, workspace)}/results", {})["data"]
+        return rows
+
+    def download_result(self, job: str, result: str, *, most_bytes: int, workspace: str | None = None) -> bytes:
+        """A result's content: a file as it is, a directory as a compressed tar archive.
+
+        :param most_bytes: a larger one is `BadAnswer`
+        """
+        path = f"{self._job(job, workspace)}/results/{segment(result)}/download"
+        return self._transport.download(path, most_bytes=most_bytes)
+
     # --- steps and tasks --------------------------------------------------------------------------
 
     def list_steps(
@@ -179,24 +198,24 @@ class JobsClient:
 
     def get_step(self, job: str, step: str, *, workspace: str | None = None) -> JsonObject:
         """The step."""
-        return self._entity("GET", f"{self._job(job, workspace)}/steps/{_segment(step)}")
+        return self._entity("GET", f"{self._job(job, workspace)}/steps/{segment(step)}")
 
     def list_tasks(self, job: str, step: str, *, workspace: str | None = None) -> JsonObject:
         """`{data: [task, …]}` of the step."""
-        return self._page(f"{self._job(job, workspace)}/steps/{_segment(step)}/tasks", {})
+        return self._page(f"{self._job(job, workspace)}/steps/{segment(step)}/tasks", {})
 
     def get_task(self, job: str, step: str, task: str, *, workspace: str | None = None) -> JsonObject:
         """The task."""
-        path = f"{self._job(job, workspace)}/steps/{_segment(step)}/tasks/{_segment(task)}"
+        path = f"{self._job(job, workspace)}/steps/{segment(step)}/tasks/{segment(task)}"
         return self._entity("GET", path)
 
     # ----------------------------------------------------------------------------------------------
 
     def _jobs(self, workspace: str | None) -> str:
-        return f"{ROOT}/workspaces/{_segment(workspace or self.workspace)}/jobs"
+        return f"{ROOT}/workspaces/{segment(workspace or self.workspace)}/jobs"
 
     def _job(self, name: str, workspace: str | None) -> str:
-        return f"{self._jobs(workspace)}/{_segment(name)}"
+        return f"{self._jobs(workspace)}/{segment(name)}"
 
     def _entity(self, method: str, path: str, body: Any = None) -> JsonObject:
         answer = self._transport.request(method, path, body=body)
@@ -216,18 +235,3 @@ class JobsClient:
 
 def _filter_text(filter: JsonObject | str | None) -> str | None:
     return json.dumps(filter) if isinstance(filter, dict) else filter
-
-
-def _segment(name: str) -> str:
-    """`name` as one part of a path.
-
-    :raises ClientError: a name that would make it another path
-    """
-    if name in ("", ".", ".."):
-        error = ClientError(f"{name!r} is not a name")
-        error.exit_code = 2
-        raise error
-    try:
-        return quote(name, safe="@+")
-    except UnicodeEncodeError as error:
-        raise Unsendable(f"{name!r} is not a name: it is not Unicode text") from error

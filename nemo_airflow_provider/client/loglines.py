@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from nemo_airflow_provider.client.errors import ApiError
 from nemo_airflow_provider.client.jobs import EVERY_LINE, JobsClient, LogFilter
 from nemo_airflow_provider.client.pages import following
+from nemo_airflow_provider.client.position import LogPosition, Page
 from nemo_airflow_provider.client.transport import JsonObject
 
 #: Few requests for a long log, and one answer is not felt on the way.
@@ -26,15 +28,16 @@ class LineSource(Protocol):
 
 
 class WholeLog:
-    """The log from its first line on.
+    """The log from its first line on, or from where an earlier reader was.
 
     The server's last page has no next one, but its cursor stays valid and the page grows at its end. So the last
-    page is read again, and the lines of it that were given before are left out by their number.
+    page is read again, and the lines of it that were given before are left out; see `LogPosition`.
 
     When the job is run again, its log is another one and begins anew. The server then refuses the cursor, has fewer
     lines than were given, or has another first line.
 
-    :param limit: lines of a page
+    :param limit: lines of a page; the same as that of the reader whose position is given
+    :param position: where to begin
     """
 
     def __init__(
@@ -45,20 +48,18 @@ class WholeLog:
         workspace: str | None = None,
         which: LogFilter = EVERY_LINE,
         limit: int = PAGE_LINES,
+        position: LogPosition | None = None,
     ) -> None:
         self._client = client
         self._name = name
         self._workspace = workspace
         self._which = which
         self._limit = limit
-        self._first: JsonObject | None = None
         self._may_begin_anew = True
-        self._begin(given=0)
-
-    def _begin(self, *, given: int) -> None:
-        """Read from the first line on; the first `given` are known."""
-        self._cursor: str | None = None
-        self._skip = self._given = given
+        #: After the lines that were given last.
+        self.position = position or LogPosition()
+        #: Lines of the whole log at the last look.
+        self.total = 0
 
     def drain(self) -> Iterator[list[JsonObject]]:
         """See `LineSource`."""
@@ -66,53 +67,64 @@ class WholeLog:
         self._may_begin_anew = True
         while True:
             page = self._page()
-            rows = page["data"]
-            fresh = rows[self._skip :]
-            is_last = page.get("next_page") is None
-            if is_last:
-                self._skip = max(self._skip, len(rows))
-            else:
-                self._cursor = following(page, "next_page", self._cursor)
-                self._skip = max(0, self._skip - len(rows))
-            self._given += len(fresh)
+            fresh = self.position.fresh(page.rows, page.marks)
+            self.position = self._after(page, len(fresh))
             if fresh:
                 yield fresh
-            if is_last:
+            if page.is_last:
                 return
 
-    def _page(self) -> JsonObject:
+    def _after(self, page: Page, fresh: int) -> LogPosition:
+        position = replace(self.position, given=self.position.given + fresh)
+        if page.is_last:
+            return replace(position, skip=max(position.skip, len(page.rows)), marks=page.marks)
+        return replace(
+            position,
+            cursor=following(page.content, "next_page", position.cursor),
+            skip=max(0, position.skip - len(page.rows)),
+            marks=(),
+            before=page.marks,
+        )
+
+    def _page(self) -> Page:
         try:
             page = self._read()
         except ApiError as error:
-            if self._cursor is None or not self._may_begin_anew or not _cursor_refused(error):
+            if self.position.cursor is None or not self._may_begin_anew or not _cursor_refused(error):
                 raise
             page = self._read_anew()
-        total = page.get("total")
-        if self._cursor is not None and self._may_begin_anew and isinstance(total, int) and total < self._given:
+        total = page.content.get("total")
+        is_later = self.position.cursor is not None
+        if is_later and self._may_begin_anew and isinstance(total, int) and total < self.position.given:
             page = self._read_anew()
-        if self._cursor is None:
+        if self.position.cursor is None:
             self._recognise(page)
+        self.total = max(page.content.get("total") or 0, self.position.given)
         return page
 
-    def _read_anew(self) -> JsonObject:
+    def _read_anew(self) -> Page:
+        """From the first line on; those that were given are known by their number."""
         self._may_begin_anew = False
-        self._begin(given=self._given)
+        given = self.position.given
+        self.position = LogPosition(skip=given, given=given, first=self.position.first)
         return self._read()
 
-    def _recognise(self, page: JsonObject) -> None:
+    def _recognise(self, page: Page) -> None:
         """Whether the first page is still that of the log that was given so far."""
-        first = page["data"][0] if page["data"] else None
-        if self._given and first != self._first:
-            self._begin(given=0)
-        self._first = first
+        if self.position.given and self.position.first not in page.marks:
+            self.position = LogPosition()
+        if not self.position.given and page.marks:
+            self.position = replace(self.position, first=page.marks[0])
 
-    def _read(self) -> JsonObject:
-        return self._client.get_logs(
-            self._name,
-            workspace=self._workspace,
-            which=self._which,
-            limit=self._limit,
-            page_cursor=self._cursor,
+    def _read(self) -> Page:
+        return Page(
+            self._client.get_logs(
+                self._name,
+                workspace=self._workspace,
+                which=self._which,
+                limit=self._limit,
+                page_cursor=self.position.cursor,
+            )
         )
 
 

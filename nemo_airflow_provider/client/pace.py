@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from nemo_airflow_provider.client.errors import ClientError, is_transient, is_trouble_of_server
+
 _FASTEST_POLL_SECONDS = 0.3
 _SLOWEST_POLL_SECONDS = 3.0
 _POLL_GROWTH = 1.5
@@ -53,3 +57,34 @@ class BackOff:
         self._seconds = min(seconds * 2, self._longest)
         said, self._said = self._said, message
         return (None if said == message else message), seconds
+
+
+class Patience:
+    """How long a server that is in trouble is borne with.
+
+    :param seconds: from the first failure in a row on, with any answer of 500 or above too; None: for ever, with
+        what passes by itself only
+    """
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._since: float | None = None
+        #: Whether the last failure was not worth another try.
+        self.is_used_up = False
+
+    def over(self) -> None:
+        """It went well: begin anew."""
+        self._since = None
+        self.is_used_up = False
+
+    def bears(self, error: ClientError) -> bool:
+        """Whether the request is worth another try."""
+        if self.seconds is None:
+            self.is_used_up = not is_transient(error)
+        else:
+            now = self._clock()
+            if self._since is None:
+                self._since = now
+            self.is_used_up = not is_trouble_of_server(error) or now - self._since > self.seconds
+        return not self.is_used_up

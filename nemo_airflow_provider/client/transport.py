@@ -100,6 +100,24 @@ class Transport:
         :param query: parameters whose value is None are left out
         :raises ClientError: see there
         """
+        from nemo_airflow_provider.client import answer
+
+        return answer.parsed(*self._repeated(method, path, query, body, answer.MOST_BYTES))
+
+    def download(self, path: str, *, most_bytes: int) -> bytes:
+        """The answer's body as it is, decompressed where it was coded for the way.
+
+        :param most_bytes: a larger one is `BadAnswer`
+        :raises ClientError: see there
+        """
+        _, content = self._repeated("GET", path, None, None, most_bytes)
+        return content
+
+    def interrupt(self) -> None:
+        """Make the request under way fail as a connection that breaks off. From another thread."""
+        self._time_limit.cut()
+
+    def _repeated(self, *request: Any) -> tuple[httpx.Response, bytes]:
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, stop_before_delay
 
         retrying = Retrying(
@@ -111,9 +129,12 @@ class Transport:
             sleep=self._sleep,
             reraise=True,
         )
-        return retrying(self._once, method, path, query, body)
+        answered: tuple[httpx.Response, bytes] = retrying(self._once, *request)
+        return answered
 
-    def _once(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> Any:
+    def _once(
+        self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, most_bytes: int
+    ) -> tuple[httpx.Response, bytes]:
         import httpx
 
         from nemo_airflow_provider.client import answer
@@ -126,7 +147,7 @@ class Transport:
             request.extensions["trace"] = exchange.trace
             try:
                 with contextlib.closing(self._send(request)) as response:
-                    content = answer.read(response, exchange.received)
+                    content = answer.read(response, exchange.received, most_bytes)
             except httpx.RequestError as error:
                 raise self._failure(error, exchange, method, url) from error
             # The end of a body without a length is that of the connection, whoever ends it.
@@ -137,7 +158,7 @@ class Transport:
         if response.next_request is not None:
             target = without_credentials(str(response.next_request.url))
             raise BadAnswer(f"the server redirects to {target}, where this may not be sent", method=method, url=url)
-        return answer.parsed(response, content)
+        return response, content
 
     def _build(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> httpx.Request:
         import httpx
