@@ -17,6 +17,34 @@ def _option(description: str, kind: str, default: str | None, example: str | Non
     }
 
 
+_JOBS_CONNECTION: dict[str, Any] = {
+    "connection-type": "nemo_jobs",
+    "hook-class-name": "nemo_airflow_provider.hooks.nemo_jobs.NemoJobsHook",
+    "hook-name": "NeMo jobs API",
+    "conn-fields": {
+        "workspace": {
+            "label": "Workspace",
+            "schema": {"type": ["string", "null"]},
+            "description": "Where jobs are looked for and made when a task does not say. Default: default.",
+        },
+        "certificate_authority": {
+            "label": "Certificate authority",
+            "schema": {"type": ["string", "null"]},
+            "description": "Path of a PEM file on the workers, of what signed the server's certificate.",
+        },
+    },
+    "ui-field-behaviour": {
+        "hidden-fields": ["schema", "port"],
+        "relabeling": {
+            "host": "Base URL",
+            "login": "User of that Airflow",
+            "password": "Token, or the user's password",
+        },
+        "placeholders": {"host": "https://airflow.example.com"},
+    },
+}
+
+
 def get_provider_info() -> dict[str, Any]:
     """Provider metadata (Airflow documentation, "How to create your own provider")."""
     return {
@@ -25,6 +53,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Runs NeMo Helix jobs on Airflow: operators by execution profile, a jobs REST API and CLI.",
         "versions": [__version__],
         "cli": ["nemo_airflow_provider.airflow_cli.definition.get_provider_cli_commands"],
+        "connection-types": [_JOBS_CONNECTION],
         "config": {
             "nemo": {
                 "description": "NeMo Helix jobs.",

@@ -36,7 +36,7 @@ def _upstream() -> str | None:
     path = os.environ.get("NEMO_TEST_UPSTREAM")
     if not path:
         return (
-            "Set NEMO_TEST_UPSTREAM to the `nemo` executable of an environment with nemo-helix==0.8.1 "
+            "Set NEMO_TEST_UPSTREAM to the `nemo` executable of an environment with nemo-helix[services]==0.8.1 "
             "(Python 3.12 or newer)."
         )
     return None if os.access(path, os.X_OK) else f"NEMO_TEST_UPSTREAM={path} is not an executable file."

@@ -1,0 +1,71 @@
+"""The job's lines in Airflow's task log: all of a short log, the first and the last ones of a long one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nemo_airflow_provider.client.transport import JsonObject
+from nemo_airflow_provider.model.logline import LogLine, micros_of
+from nemo_airflow_provider.runner import StepHost
+
+
+class TaskLog:
+    """Writes rows of a log page.
+
+    :param max_lines: at each end of the log
+    :param names_steps: whether lines begin with their step
+    """
+
+    def __init__(self, host: StepHost, max_lines: int, *, names_steps: bool) -> None:
+        self._host = host
+        self._max_lines = max_lines
+        self._names_steps = names_steps
+        self._held: deque[LogLine] = deque(maxlen=max_lines)
+        self._left_out = 0
+
+    def write(self, rows: Sequence[JsonObject], first: int) -> None:
+        """Write them, or hold them back for the end.
+
+        :param first: number of the first one in the job's log, from 1
+        """
+        for seq, row in enumerate(rows, first):
+            line = self._line(row, seq)
+            if seq <= self._max_lines:
+                self._host.emit(line)
+                continue
+            if not self._held:
+                self._host.note(f"Of the lines after the first {self._max_lines}, the last ones follow at the end.")
+            if len(self._held) == self._max_lines:
+                self._left_out += 1
+            self._held.append(line)
+
+    def finish(self, how_to_read: str) -> None:
+        """Write what was held back.
+
+        :param how_to_read: the whole log, for people
+        """
+        if self._left_out:
+            self._host.note(f"{self._left_out} lines are left out here; {how_to_read} shows all of them.")
+        while self._held:
+            self._host.emit(self._held.popleft())
+
+    def _line(self, row: JsonObject, seq: int) -> LogLine:
+        message = str(row.get("message", ""))
+        return LogLine(
+            seq=seq,
+            micros=_micros(row.get("timestamp")),
+            task=str(row.get("job_task", "")),
+            stream="stderr" if row.get("stream") == "stderr" else "stdout",
+            message=f"{row.get('job_step')} | {message}" if self._names_steps else message,
+        )
+
+
+def _micros(timestamp: object) -> int:
+    """Of a time without a zone too, as upstream 0.8.1 gives them; now for what is no time."""
+    try:
+        moment = datetime.fromisoformat(str(timestamp))
+    except ValueError:
+        moment = datetime.now(UTC)
+    return micros_of((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat())
