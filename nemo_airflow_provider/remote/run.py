@@ -77,11 +77,11 @@ class RemoteRun:
         except ClientError as error:
             raise RemoteTrouble(self._task.server.explain(error)) from error
 
-    def cancel_now(self) -> None:
-        """Ask for the job's end, in the seconds that are left."""
+    def cancel_now(self) -> bool:
+        """Ask for the job's end, in the seconds that are left; whether the server has heard it."""
         record = self._memory.known
         if record is None or not self._task.cancel_on_kill:
-            return
+            return False
         try:
             with self._task.server.open_client(time.sleep) as client, client.within(_LAST_SECONDS):
                 if record.state == "submitted" or is_ours(self._find(client, record), record.mark):
@@ -90,6 +90,8 @@ class RemoteRun:
         except ClientError as error:
             if not (isinstance(error, ApiError) and error.status == 404):
                 self._host.note(f"Job '{record.name}' could not be cancelled: {self._task.server.explain(error)}")
+                return False
+        return True
 
     def _run(self, client: JobsClient) -> RemoteResult:
         task = self._task
@@ -173,10 +175,8 @@ class RemoteRun:
         job = f"Job '{record.name}'" if record else "No job"
         if self._host.task_state() not in _ENDED_BY_PERSON:
             raise StepLeft(f"this worker is going away; {job} runs on and the next try goes on with it")
-        self.cancel_now()
-        raise StepFailed(
-            f"The task was ended by a person. {job} was {'' if self._task.cancel_on_kill else 'not '}cancelled."
-        )
+        done = "was cancelled" if self.cancel_now() else "may go on: it was not cancelled"
+        raise StepFailed(f"The task was ended by a person. {job} {done}.")
 
 
 def message_of(status: dict[str, Any]) -> str:

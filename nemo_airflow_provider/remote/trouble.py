@@ -54,7 +54,8 @@ def _refused(error: ApiError, where: str) -> str:
     if error.status == 401:
         return f"The server of {where} refuses its token: get a new one and store it as the connection's password."
     if error.status == 403:
-        return f"The user of {where} may not do that: {error.text}."
+        # Airflow says this too of a token that it cannot read.
+        return f"The server of {where} does not allow that: {error.text}. Check its token, and what its user may do."
     if is_no_jobs_api(error):
         return f"The server of {where} has no jobs API there: the host must be its base URL, without /apis/jobs."
     return f"The server of {where} says: {error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.model import names
@@ -20,6 +20,7 @@ def test_it_can_be_read() -> None:
 
 
 @given(CALLERS, CALLERS)
+@settings(deadline=None)
 def test_legal_and_injective(one: Caller, other: Caller) -> None:
     name = derived_name(one)
     assert names.is_name(name) and len(name) <= 51
@@ -27,6 +28,7 @@ def test_legal_and_injective(one: Caller, other: Caller) -> None:
 
 
 @given(st.from_regex(r"\A[a-z][a-z0-9.+_@]{1,50}\Z"), st.integers(2, 10_000))
+@settings(deadline=None)
 def test_numbered(name: str, ordinal: int) -> None:
     numbered = numbered_name(name, ordinal)
     assert names.is_name(numbered) and len(numbered) <= 51

@@ -241,7 +241,7 @@ class TestTrouble:
         ("fault", "text"),
         [
             (detail(401, "Unauthorized"), "refuses its token: get a new one and store it as the connection's password"),
-            (detail(403, "Forbidden"), "The user of connection 'there' .* may not do that: Forbidden"),
+            (detail(403, "Forbidden"), "connection 'there' .* does not allow that: Forbidden. Check its token"),
             (detail(404, "Not Found"), "has no jobs API there: the host must be its base URL"),
             (Answer(b"<html>", content_type="text/html"), "is not a jobs API: the answer is text/html"),
         ],
@@ -299,6 +299,14 @@ class TestEnds:
         with pytest.raises(error):
             run(server, host, cancel_on_kill=cancel_on_kill)
         assert bool(server.cancelled) is cancelled
+
+    def test_a_cancel_that_fails_is_told(self, server: JobsServer, host: QuickHost) -> None:
+        host.state = "failed"
+        server.on_status = lambda found: host.terminated.set()
+        server.faults["POST cancel"] = [detail(409, "busy", x_should_retry="false")]
+        with pytest.raises(StepFailed, match="may go on: it was not cancelled"):
+            run(server, host)
+        assert any("could not be cancelled" in note for note in host.notes)
 
     def test_sigterm_while_it_completes_is_no_success(self, server: JobsServer, host: QuickHost) -> None:
         def end(found: dict[str, Any]) -> None:
