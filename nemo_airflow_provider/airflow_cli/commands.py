@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from contextlib import contextmanager, redirect_stdout
 from functools import wraps
 from pathlib import Path
 
-from nemo_airflow_provider.cli.terminal import ReaderGone, Terminal, forget_output, is_terminal
+from nemo_airflow_provider.cli.terminal import ReaderGone, Terminal, clean_line, forget_output, is_terminal
 from nemo_airflow_provider.doctor import report
 from nemo_airflow_provider.doctor.findings import Level, exit_code
+
+log = logging.getLogger(__name__)
 
 _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan", Level.OK: "green"}
 
@@ -23,7 +26,8 @@ Command = Callable[[argparse.Namespace], int]
 
 
 def command(run: Command) -> Callable[[argparse.Namespace], None]:
-    """A command whose return value is the exit code; an interrupt or a reader that has gone ends it quietly."""
+    """A command whose return value is the exit code; an interrupt or a reader that has gone ends it quietly,
+    and what nobody foresaw in one line."""
 
     @wraps(run)
     def ended(args: argparse.Namespace) -> None:
@@ -34,6 +38,10 @@ def command(run: Command) -> Callable[[argparse.Namespace], None]:
         except ReaderGone:
             forget_output()
             code = 141
+        except Exception as error:
+            log.debug("airflow nemo failed", exc_info=error)
+            Terminal().note(f"This could not be done: {clean_line(f'{type(error).__name__}: {error}')}", colour="red")
+            code = 1
         sys.exit(code)
 
     return ended

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow.configuration import conf
-from airflow.exceptions import AirflowException
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.doctor.configfile import FileReport, inspect
@@ -40,7 +39,7 @@ def option(section: str, name: str) -> str:
     """An option of Airflow; empty when it is not set, or Airflow cannot read it."""
     try:
         return str(conf.get(section, name, fallback="") or "")
-    except AirflowException:
+    except Exception:  # among others of a command or a secrets backend that gives the value
         return ""
 
 
@@ -105,6 +104,6 @@ def _bad_numbers() -> tuple[str, ...]:
     for read in _NUMBERS:
         try:
             read()
-        except (AirflowException, ValueError) as error:
+        except Exception as error:  # Airflow's own class for it lies in a private module
             problems.append(f"[nemo] {read.__name__}: {' '.join(str(error).split())}")
     return tuple(problems)

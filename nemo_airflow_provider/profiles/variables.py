@@ -16,12 +16,13 @@ from nemo_airflow_provider.backends.config import BackendConfig
 from nemo_airflow_provider.profiles.platform import PlatformConfig
 from nemo_airflow_provider.profiles.sections import JobsSection
 from nemo_airflow_provider.profiles.source import KeyPath, Place
-from nemo_airflow_provider.profiles.strict import validate
+from nemo_airflow_provider.profiles.strict import near_name, validate
 
 _JOBS_KEYS = {
     "NHX_JOBS_RECONCILE_INTERVAL_SECONDS": "reconcile_interval_seconds",
     "NHX_JOBS_SCHEDULE_INTERVAL_SECONDS": "schedule_interval_seconds",
     "NHX_JOBS_ENABLE_SUBPROCESS_EXECUTOR": "enable_subprocess_executor",
+    "NHX_JOBS_INCLUDE_JOB_LOGS_IN_DIAGNOSTICS": "include_job_logs_in_diagnostics",
 }
 _EXECUTORS = "NHX_JOBS_EXECUTORS"
 _GPU_IDS = "NHX_DOCKER_RESERVED_GPU_DEVICE_IDS"
@@ -34,6 +35,7 @@ DESCRIPTIONS = {
     "NHX_JOBS_ENABLE_SUBPROCESS_EXECUTOR": "Wins over `jobs.enable_subprocess_executor`.",
     "NHX_JOBS_RECONCILE_INTERVAL_SECONDS": "Accepted without effect.",
     "NHX_JOBS_SCHEDULE_INTERVAL_SECONDS": "Accepted without effect.",
+    "NHX_JOBS_INCLUDE_JOB_LOGS_IN_DIAGNOSTICS": "Accepted without effect.",
     _GPU_IDS: "`platform.docker.reserved_gpu_device_ids`, where the file has no value; blank means `none`.",
     _LOOPBACK: "Wins over `platform.loopback_address`.",
 }
@@ -55,11 +57,17 @@ def without_effect(environ: Mapping[str, str]) -> list[str]:
 
 def unread(environ: Mapping[str, str]) -> list[str]:
     """Warnings about variables that somebody may believe in."""
-    return [
-        f"{name}: ignored; write 'executor_defaults' in the configuration file instead"
-        for name in sorted(environ)
-        if name.startswith(_UNREAD_PREFIX)
-    ]
+    return [f"{name}: {reason}" for name in sorted(environ) if (reason := _why_unread(name))]
+
+
+def _why_unread(name: str) -> str:
+    if name.startswith(_UNREAD_PREFIX):
+        return "ignored; write 'executor_defaults' in the configuration file instead"
+    if not name.startswith("NHX_JOBS_") or name in DESCRIPTIONS:
+        return ""
+    # Only of what is near: others of this prefix are upstream's own, or of its client.
+    near = near_name(name, DESCRIPTIONS, cutoff=0.9)
+    return f"unknown variable, ignored{near}" if near else ""
 
 
 def jobs(data: Mapping[str, Any], environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:

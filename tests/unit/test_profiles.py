@@ -313,6 +313,25 @@ class TestVariables:
             "cpu/b": "own",
         }
 
+    def test_docker_stop_timeout_is_a_default_only(self, load: Load) -> None:
+        profiles = load(
+            "jobs: {executors: [{profile: a, config: {graceful_shutdown_timeout_seconds: 5}}]}",
+            environ={"NEMO_JOBS_DEFAULT_DOCKER_STOP_TIMEOUT": "90"},
+        )
+        graces = {str(profile): profile.config.graceful_shutdown_timeout_seconds for profile in profiles.profiles}
+        assert graces == {"cpu/default": 90, "gpu/default": 90, "subprocess/default": 10, "cpu/a": 5}
+
+    def test_a_variable_without_effect_is_listed(self, load: Load) -> None:
+        names = ("NHX_BASE_URL", "NHX_JOBS_INCLUDE_JOB_LOGS_IN_DIAGNOSTICS", "NHX_JOBS_SCHEDULE_INTERVAL_SECONDS")
+        found = load("platform: {runtime: none}", environ=dict.fromkeys(names, "1")).without_effect
+        assert sorted(found) == sorted(names)
+
+    def test_a_variable_that_is_probably_misspelt_gives_a_warning(self, load: Load) -> None:
+        environ = {"NHX_JOBS_EXECUTERS": "[]", "NHX_JOBS_URL": "http://a", "NHX_JOBS_DOCKER_OWNER_ID": "x"}
+        assert load("platform: {runtime: none}", environ=environ).warnings == (
+            "NHX_JOBS_EXECUTERS: unknown variable, ignored; did you mean 'NHX_JOBS_EXECUTORS'?",
+        )
+
     def test_a_variable_that_is_not_read_gives_a_warning(self, load: Load) -> None:
         (warning,) = load("platform: {}", environ={"NHX_JOBS_EXECUTOR_DEFAULTS_DOCKER_STORAGE": "x"}).warnings
         assert warning.startswith("NHX_JOBS_EXECUTOR_DEFAULTS_DOCKER_STORAGE: ignored")

@@ -324,6 +324,16 @@ class TestVariables:
                 "perhaps",
                 "enable_subprocess_executor: Input should be a valid boolean, unable to interpret input",
             ),
+            (
+                "NHX_JOBS_INCLUDE_JOB_LOGS_IN_DIAGNOSTICS",
+                "perhaps",
+                "include_job_logs_in_diagnostics: Input should be a valid boolean, unable to interpret input",
+            ),
+            (
+                "NEMO_JOBS_DEFAULT_DOCKER_STOP_TIMEOUT",
+                "-1",
+                "graceful_shutdown_timeout_seconds: Input should be greater than or equal to 0",
+            ),
             ("NHX_JOBS_EXECUTORS", "[", "not JSON: Expecting value: line 1 column 2 (char 1)"),
             ("NHX_JOBS_EXECUTORS", "{}", "must be a JSON list of profile entries"),
             (

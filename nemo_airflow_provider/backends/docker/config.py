@@ -59,6 +59,7 @@ class DockerConfig(ContainerConfig):
     }
     environment_defaults: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "NEMO_JOBS_DEFAULT_DOCKER_NETWORK": ("networking", "job_container_network"),
+        "NEMO_JOBS_DEFAULT_DOCKER_STOP_TIMEOUT": ("graceful_shutdown_timeout_seconds",),
     }
 
     docker_conn_id: str | None = Field(

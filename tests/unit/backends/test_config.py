@@ -18,6 +18,23 @@ from nemo_airflow_provider.backends.volcano_job.config import VolcanoJobConfig
 ALL = [entry.config_class for entry in BACKENDS.values()]
 
 
+def test_the_reserved_names_are_those_of_the_contract() -> None:
+    jobs = (
+        "ID ATTEMPT_ID STEP TASK WORKSPACE FILESET SECRETS STEP_CONFIG_FILE_PATH STEP_CONFIG_STORAGE_PATH "
+        "EPHEMERAL_TASK_STORAGE_PATH PERSISTENT_JOB_STORAGE_PATH"
+    )
+    platform = (
+        "TASK_CONFIG PRINCIPAL WORKLOAD_IDENTITY_TOKEN_FILE JOB_LOGS_ENDPOINT CONFIG_WARNINGS_DISABLED BASE_URL "
+        "AUTH_URL JOBS_URL FILES_URL MODELS_URL SECRETS_URL"
+    )
+    telemetry = "EXPORTER_OTLP_LOGS_ENDPOINT LOGS_EXPORTER SERVICE_NAME EXPORTER_OTLP_LOGS_HEADERS"
+    assert {
+        f"{prefix}{name}"
+        for prefix, names in (("NEMO_JOB_", jobs), ("NHX_", platform), ("OTEL_", telemetry))
+        for name in names.split()
+    } == RESERVED
+
+
 @pytest.mark.parametrize("config", ALL)
 class TestEveryBackend:
     @pytest.mark.parametrize("name", sorted(RESERVED))
