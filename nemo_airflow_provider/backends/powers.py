@@ -34,3 +34,17 @@ class SupportsFreeze(SupportsPause, ABC):
 
         :raises BackendError: the engine does not answer
         """
+
+
+class SupportsResultFile(ABC):
+    """The power to hand back a file that a workload has left in its own storage."""
+
+    @abstractmethod
+    def read_file(self, key: WorkloadKey, path: str, most_bytes: int) -> bytes | None:
+        """The beginning of a file below the workload's ephemeral storage; nothing that leads out of there is followed.
+
+        :param path: relative, without `..`
+        :param most_bytes: no more is read
+        :return: None when there is no such file, or something else in its place
+        :raises BackendError: the engine does not answer
+        """

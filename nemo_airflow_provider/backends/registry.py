@@ -75,6 +75,10 @@ class BackendEntry:
         assert isinstance(found, type) and issubclass(found, BackendConfig)
         return found
 
+    def has(self, power: type) -> bool:
+        """Whether its backend has a power (`backends.powers`). Ask only what is provided here."""
+        return self.backend_path is not None and issubclass(_load(self.backend_path), power)
+
     def load(self) -> None:
         """Import its classes now, as far as this installation has them."""
         _ = self.config_class

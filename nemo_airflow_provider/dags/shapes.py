@@ -7,19 +7,19 @@ built so that its steps say what is wrong when they run.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from airflow.sdk import DAG, Variable, get_parsing_context
 
 from nemo_airflow_provider import settings
+from nemo_airflow_provider.dags.chain import add_chain
 from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.shape import Shape, loads
-from nemo_airflow_provider.operators import step as operators
 from nemo_airflow_provider.operators.conf import ConfSource
-from nemo_airflow_provider.profiles import Profile, ProfileSet, load_profiles
+from nemo_airflow_provider.operators.placement import known_profiles
+from nemo_airflow_provider.profiles import ProfileSet
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def _one(dag_id: str) -> Iterator[DAG]:
     if dag_id == names.anchor_dag_id(workspace):
         yield _anchor(settings.Workspace(workspace))
     elif (text := Variable.get(names.shape_variable(dag_id), default=None)) is not None:
-        yield build_dag(loads(dag_id, text), settings.Workspace(workspace), _profiles())
+        yield build_dag(loads(dag_id, text), settings.Workspace(workspace), known_profiles())
 
 
 def _all() -> Iterator[DAG]:
@@ -57,7 +57,7 @@ def _all() -> Iterator[DAG]:
         return
     for workspace in workspaces.values():
         yield _anchor(workspace)
-    profiles = _profiles()
+    profiles = known_profiles()
     for key in Variable.keys(prefix=names.SHAPE_VARIABLE_PREFIX):
         dag_id = str(key)[len(names.SHAPE_VARIABLE_PREFIX) :]
         owner = workspaces.get(names.workspace_of_dag(dag_id) or "")
@@ -68,14 +68,6 @@ def _all() -> Iterator[DAG]:
         except Exception:
             # One Variable that somebody broke must not take every other job's DAG away.
             log.exception("The shape %s is left out", dag_id)
-
-
-def _profiles() -> ProfileSet | None:
-    try:
-        return load_profiles(settings.config_file(), environ=os.environ, docker_answers=None)
-    except ConfigError as error:
-        log.warning("Steps will fail until the configuration is mended: %s", error)
-        return None
 
 
 def _anchor(workspace: settings.Workspace) -> DAG:
@@ -108,48 +100,5 @@ def build_dag(shape: Shape, workspace: settings.Workspace, profiles: ProfileSet 
         access_control=workspace.access_control,
         tags=["nemo", shape.workspace],
     )
-    previous = None
-    for name, provider, profile_name in shape.steps:
-        profile = profiles.resolve(provider, profile_name) if profiles else None
-        placement, refusal = _placement(profile)
-        task = operators.operator_class(profile)(
-            task_id=names.task_id_of(name),
-            task_display_name=name,
-            profile=f"{provider}/{profile_name}",
-            source=ConfSource(refusal),
-            dag=dag,
-            **placement,
-        )
-        if previous is not None:
-            previous >> task
-        previous = task
+    add_chain(dag, shape.steps, profiles, lambda _, refusal: ConfSource(refusal))
     return dag
-
-
-def _placement(profile: Profile | None) -> tuple[dict[str, Any], str | None]:
-    """Queue, pool, priority and executor that the profile's `airflow:` key asks for.
-
-    An executor that Airflow does not have would be an import error of the whole file: the step says it instead.
-
-    :return: arguments of the operator, and why the step must not run, if it must not
-    """
-    if profile is None:
-        return {}, None
-    placement = profile.config.airflow.model_dump(exclude_none=True)
-    executor = placement.get("executor")
-    if executor is None or _is_configured(executor):
-        return placement, None
-    del placement["executor"]
-    return placement, (
-        f"Execution profile '{profile}' asks for Airflow's executor '{executor}', which [core] executor does not list."
-    )
-
-
-def _is_configured(executor: str) -> bool:
-    from airflow.executors.executor_loader import ExecutorLoader, UnknownExecutorException
-
-    try:
-        ExecutorLoader.lookup_executor_name_by_str(executor)
-    except UnknownExecutorException:
-        return False
-    return True

@@ -1,8 +1,9 @@
 """What is remembered of a run beside Airflow's own tables, in the task state store of its task instances.
 
-One writer a key: the runner writes `step/<generation>` of its own task instance, the API writes `intent` of every
-task instance and `deleted` of the first step's. Readers ignore fields they do not know, so a newer writer does not
-break an older reader, and values they cannot read at all: Airflow's own API lets people write these keys too.
+One writer a key: the runner writes `step/<generation>` and `result/<generation>` of its own task instance, the API
+writes `intent` of every task instance and `deleted` of the first step's. Readers ignore fields they do not know, so a
+newer writer does not break an older reader, and values they cannot read at all: Airflow's own API lets people write
+these keys too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ STEP_RETRIES = 5
 def step_key(generation: int) -> str:
     """Key of the record of one generation of a step."""
     return f"{STEP_KEY_PREFIX}{generation}"
+
+
+def result_key(generation: int) -> str:
+    """Key of what one generation of a step hands back."""
+    return f"result/{generation}"
 
 
 def generation_of_key(key: str) -> int | None:

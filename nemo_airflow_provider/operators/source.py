@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from nemo_airflow_provider import settings
@@ -90,9 +91,10 @@ def refusal_of(job: JobSpec, step: StepSpec) -> str | None:
     return None
 
 
-def open_profile(profile: str) -> tuple[Backend, BackendConfig]:
+def open_profile(profile: str, time_limit: timedelta | None = None) -> tuple[Backend, BackendConfig]:
     """Resolve `provider/name` at the moment the step runs.
 
+    :param time_limit: of the workload, where the profile's `ttl_seconds_active` is not shorter
     :raises ConfigError: the configuration is broken
     :raises BackendError: the profile is gone since the job was created
     """
@@ -100,4 +102,7 @@ def open_profile(profile: str) -> tuple[Backend, BackendConfig]:
     found = load_profiles(settings.config_file(), environ=os.environ, docker_answers=None).resolve(provider, name)
     if found is None:
         raise BackendError(f"No backend found for provider '{provider}' and profile '{name}'")
+    if time_limit is not None:
+        seconds = max(1, min(found.config.ttl_seconds_active, round(time_limit.total_seconds())))
+        found = replace(found, config=found.config.model_copy(update={"ttl_seconds_active": seconds}))
     return create_backend(found), found.config

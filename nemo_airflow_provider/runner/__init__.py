@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nemo_airflow_provider.runner.loop import Timing, run_step
+from nemo_airflow_provider.runner.repeat import Repeats
 from nemo_airflow_provider.runner.task import (
     StepFailed,
     StepHost,
@@ -12,4 +13,14 @@ from nemo_airflow_provider.runner.task import (
     Wakeup,
 )
 
-__all__ = ["StepFailed", "StepHost", "StepLeft", "StepTask", "StoreUnavailable", "Timing", "Wakeup", "run_step"]
+__all__ = [
+    "Repeats",
+    "StepFailed",
+    "StepHost",
+    "StepLeft",
+    "StepTask",
+    "StoreUnavailable",
+    "Timing",
+    "Wakeup",
+    "run_step",
+]

@@ -28,19 +28,19 @@ class Engine:
 
     def identity(self) -> str:
         """Names the engine; see `Backend.identity`."""
-        return self._patiently(self.backend.identity)
+        return self.patiently(self.backend.identity)
 
     def observe(self, key: WorkloadKey) -> Observation:
         """Look at a workload."""
-        return self._patiently(lambda: self.backend.observe(key))
+        return self.patiently(lambda: self.backend.observe(key))
 
     def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
         """Ask for an end."""
-        self._patiently(lambda: self.backend.stop(key, grace_seconds))
+        self.patiently(lambda: self.backend.stop(key, grace_seconds))
 
     def others(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
         """Every other workload of the step that the engine knows."""
-        return [other for other in self._patiently(lambda: self.backend.find(key)) if other != key]
+        return [other for other in self.patiently(lambda: self.backend.find(key)) if other != key]
 
     def cleanup(self, key: WorkloadKey) -> None:
         """Remove what an ended workload left; what stays is removed later by its TTL."""
@@ -49,7 +49,7 @@ class Engine:
         except BackendError as error:
             self._host.note(f"{key.task} could not be cleaned up: {error}")
 
-    def _patiently(self, call: Callable[[], T]) -> T:
+    def patiently(self, call: Callable[[], T]) -> T:
         """Ask until there is an answer.
 
         :raises StepLeft: this process had to go first

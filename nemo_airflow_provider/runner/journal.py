@@ -15,6 +15,7 @@ from nemo_airflow_provider.model.record import (
     now,
     parse_intent,
     parse_record,
+    result_key,
     step_key,
 )
 from nemo_airflow_provider.model.status import Action, Status, may_follow
@@ -35,6 +36,7 @@ class Journal:
         self._host = host
         self._clock = clock
         self._key = step_key(task.generation)
+        self._result_key = result_key(task.generation)
         self._clear_number = task.clear_number
         self._dirty = False
         self.record: StepRecord | None = None
@@ -114,13 +116,35 @@ class Journal:
         record.updated_at = record.ended_at = moment
         if task_name is None:
             record.tasks = [task for task in record.tasks if task.status.terminal]
-        elif task := record.task(task_name):
-            task.status = outcome.status
-            task.status_details = dict(record.status_details)
-            task.error_details = dict(record.error_details)
-            task.error_stack = cleaned(error_stack)
-            task.updated_at = moment
+        else:
+            self._end_task(outcome, task_name, error_stack)
         self._insist_on_record()
+
+    def give_up_start(self, outcome: Outcome, task_name: str, error_stack: str | None) -> str:
+        """Write down that a start failed and another follows (`runner.repeat`); returns what is said of it."""
+        self._end_task(outcome, task_name, error_stack)
+        message = f"{outcome.message.rstrip('.')}; it is started again"
+        self._record.status_details = {"message": message}
+        self._record.updated_at = self._clock()
+        self._insist_on_record()
+        return message
+
+    def _end_task(self, outcome: Outcome, task_name: str, error_stack: str | None) -> None:
+        if task := self._record.task(task_name):
+            task.status = outcome.status
+            task.status_details = self._details(outcome.message, outcome.details)
+            task.error_details = cleaned(dict(outcome.error))
+            task.error_stack = cleaned(error_stack)
+            task.updated_at = self._clock()
+
+    def keep_result(self, value: Any) -> None:
+        """Store what the step hands back, for a try that finds the step over; insists as `conclude` does."""
+        self._insist(lambda: self._host.save(self._result_key, {"value": value}))
+
+    def result(self) -> Any:
+        """What `keep_result` stored; None when it stored nothing."""
+        stored = self._insist(lambda: self._host.load(self._result_key))
+        return stored.get("value") if isinstance(stored, dict) else None
 
     def fail(self, message: str) -> NoReturn:
         """End a step that never had a workload.

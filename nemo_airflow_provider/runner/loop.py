@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from threading import Event
+from typing import Any
 
 from nemo_airflow_provider.backends.base import Backend, BackendConfig, Observation, Phase, Signal
 from nemo_airflow_provider.errors import NemoJobsError
@@ -23,6 +24,7 @@ from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits, timed_out
 from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
 from nemo_airflow_provider.runner.output import Output
+from nemo_airflow_provider.runner.result import with_result
 from nemo_airflow_provider.runner.start import Start
 from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepLeft, StepTask
 
@@ -45,9 +47,10 @@ class Timing:
     last: float = 4.0
 
 
-def run_step(task: StepTask, host: StepHost, timing: Timing | None = None) -> None:
+def run_step(task: StepTask, host: StepHost, timing: Timing | None = None) -> Any:
     """Run the step to its end, or adopt what an earlier try began.
 
+    :return: what its result file holds, if it has one
     :raises StepFailed: the step is over and did not complete
     :raises StepLeft: this worker must go; the workload runs on
     :raises Superseded: another try has taken over; touch nothing
@@ -57,11 +60,14 @@ def run_step(task: StepTask, host: StepHost, timing: Timing | None = None) -> No
     record = journal.read()
     if record is not None and record.status.terminal:
         _report(Outcome(record.status, str(record.status_details.get("message", record.status))))
-        return
+        return journal.result() if task.result_file else None
     if task.refusal is not None and record is None:
         journal.fail(task.refusal)
     backend, config = _open(task, host, journal, timing)
-    StepLoop(task, host, journal, Engine(backend, host, timing.engine), config, timing).run()
+    loop = StepLoop(task, host, journal, Engine(backend, host, timing.engine), config, timing)
+    while loop.run():
+        pass
+    return loop.result
 
 
 def _open(task: StepTask, host: StepHost, journal: Journal, timing: Timing) -> tuple[Backend, BackendConfig]:
@@ -95,6 +101,8 @@ class StepLoop:
         self._config = config
         self._timing = timing
         self._limits = Limits.of(task.step, config, timing.engine_timer)
+        #: What the step's result file holds, once the step has completed.
+        self.result: Any = None
         self._cancelled = False
         self._stop_asked = False
         self._began = time.monotonic()
@@ -104,23 +112,30 @@ class StepLoop:
         #: Never set: what is waited for once SIGTERM has been understood.
         self._quiet = Event()
 
-    def run(self) -> None:
-        """Start or adopt the workload, watch it to its end, report."""
+    def run(self) -> bool:
+        """Start or adopt the workload, watch it to its end, report.
+
+        :return: whether it failed and is to be started again
+        """
         start = Start(
             self._task, self._host, self._journal, self._engine, self._config, self._limits, self._timing.engine
         )
         outcome = start.begin_or_adopt(self._asked_to_cancel)
         if outcome is not None:
             self._end(outcome, None)
-            return
+            return False
         key = start.key
         with Output(self._task, self._host, self._engine.backend, key) as output:
             seen = self._watch(key, output)
-            outcome = self._conclude(seen)
+            outcome, self.result = with_result(self._conclude(seen), self._task.result_file, self._engine, key)
             if output.lost:
                 outcome = replace(outcome, details={**outcome.details, "log_error": output.lost})
             stack = output.last_text(2048) if outcome.status is Status.ERROR else None
+            if self._task.repeats.allow(outcome, self._journal.record, key.task):
+                self._host.note(self._journal.give_up_start(outcome, key.task, stack))
+                return True
             self._end(outcome, key, stack)
+            return False
 
     def _watch(self, key: WorkloadKey, output: Output) -> Observation:
         """Until the workload is over and all of its output is stored; the last look at it."""
@@ -218,6 +233,8 @@ class StepLoop:
 
     def _end(self, outcome: Outcome, key: WorkloadKey | None, error_stack: str | None = None) -> None:
         """Terminal record, then cleanup, then the answer to Airflow; the output is complete by now."""
+        if outcome.status is Status.COMPLETED and self._task.result_file:
+            self._journal.keep_result(self.result)
         self._journal.conclude(outcome, key.task if key else None, error_stack)
         self._host.note(outcome.message)
         if key and outcome.status is Status.COMPLETED and self._config.cleanup_completed_jobs_immediately:

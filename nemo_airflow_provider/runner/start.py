@@ -15,6 +15,7 @@ from nemo_airflow_provider.runner.environment import environment_of
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits
 from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
+from nemo_airflow_provider.runner.repeat import failed_start
 from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask
 
 _NEVER_STARTED = Outcome(Status.CANCELLED, "Job was cancelled before this step started")
@@ -47,9 +48,12 @@ class Start:
         self.key = task.key(self._number())
 
     def _number(self) -> int:
-        """The start to run: a new one only when a clear stopped the last and its worker was then lost."""
+        """The start to run: a new one only when the last failed and is repeated, or when a clear stopped it and its
+        worker was then lost."""
         record = self._journal.record
         last = record.handle.start if record and record.handle else 0
+        if failed_start(record) is not None:
+            return last + 1
         stopped = superseded_start(self._task.storage, self._task.stream)
         return last if stopped is None or stopped < last else stopped + 1
 
@@ -82,6 +86,7 @@ class Start:
         return None
 
     def _begin(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+        self._wait_until_due(asked_to_cancel)
         if asked_to_cancel():
             self._stop_older()
             return _NEVER_STARTED
@@ -89,6 +94,14 @@ class Start:
         self._journal.begin(handle, self.key.task, self._config.graceful_shutdown_timeout_seconds)
         self._stop_older()
         return self._submit(asked_to_cancel)
+
+    def _wait_until_due(self, asked_to_cancel: Callable[[], bool]) -> None:
+        """Sit out the pause before a start that follows a failed one; a cancel ends it."""
+        record = self._journal.record
+        due = self._task.repeats.due(record) if record else None
+        while due is not None and (left := (due - now()).total_seconds()) > 0 and not asked_to_cancel():
+            self._host.terminated.wait(min(left, self._wait_seconds))
+            self._leave_if_told()
 
     def _stop_older(self) -> None:
         """Stop every workload of earlier executions of the step and wait until they are gone."""

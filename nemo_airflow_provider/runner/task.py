@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.logline import LogLine
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
+from nemo_airflow_provider.runner.repeat import Repeats
 
 
 class StepFailed(NemoJobsError):
@@ -113,6 +114,8 @@ class StepTask:
     :param task_log_max_lines: lines at each end that reach the task log
     :param open_backend: resolves the profile when the step runs
     :param refusal: why the step cannot run as written, if it cannot
+    :param repeats: how often a workload that fails is started again
+    :param result_file: path below the task's storage of the file whose content the step hands back; None: nothing
     """
 
     dag_id: str
@@ -132,6 +135,8 @@ class StepTask:
     task_log_max_lines: int
     open_backend: Callable[[], tuple[Backend, BackendConfig]]
     refusal: str | None = None
+    repeats: Repeats = field(default_factory=Repeats)
+    result_file: str | None = None
 
     @property
     def run_key(self) -> str:

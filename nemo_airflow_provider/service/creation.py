@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from itertools import count
 from typing import Any
@@ -13,11 +13,12 @@ from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider.errors import Conflict, InvalidJob
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.model.body import generated_name, unknown_keys
+from nemo_airflow_provider.model.body import generated_name
 from nemo_airflow_provider.model.shape import shape_of
 from nemo_airflow_provider.model.spec import JobRequest, JobSpec
 from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.profiles import ProfileSet
+from nemo_airflow_provider.profiles.admission import admitted, conf_of
 from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.away import advised
@@ -29,9 +30,6 @@ SECRETS_TEXT = (
     "Unable to create job because one or more referenced secrets were not found or are not accessible. Verify each "
     "platform_spec secret reference uses the expected workspace/name and that you have access."
 )
-
-#: Keys that the warning about unknown ones names.
-_MAX_UNKNOWN = 20
 
 
 class Creation:
@@ -60,9 +58,8 @@ class Creation:
                     dag_id = await self._dag_of(workspace, spec)
                     await held.enter_async_context(self._gateway.name_lock(workspace, name))
                     run_id = await run_in_threadpool(self._free_run_id, workspace, name)
-                conf = spec.model_dump(mode="json") | ({"warnings": warnings} if warnings else {})
                 try:
-                    row = await self._gateway.trigger(self._caller, dag_id, run_id, conf)
+                    row = await self._gateway.trigger(self._caller, dag_id, run_id, conf_of(spec, warnings))
                 except Conflict:
                     # Airflow's own door knows no lock of ours: somebody took the run id there a moment ago.
                     raise _taken_error(workspace, name) from None
@@ -71,9 +68,9 @@ class Creation:
     async def _admitted(
         self, workspace: str, name: str, request: JobRequest, given: Mapping[str, Any]
     ) -> tuple[JobSpec, list[str]]:
-        """The checks before anything is stored, in the contract's order; see `_checked`."""
+        """The checks before anything is stored, in the contract's order; see `admitted`."""
         await run_in_threadpool(self._access.enter_to_create, workspace)
-        spec, warnings = await run_in_threadpool(self._checked, request, given)
+        spec, warnings = await run_in_threadpool(admitted, self._profiles, request, given)
         if await run_in_threadpool(self._taken, workspace, name):
             raise _taken_error(workspace, name)
         if any(item.from_secret for step in spec.platform_spec.steps for item in step.environment or []):
@@ -90,17 +87,6 @@ class Creation:
         await run_in_threadpool(self._access.require, Right.CREATE, workspace, shape.dag_id)
         return shape.dag_id
 
-    def _checked(self, request: JobRequest, given: Mapping[str, Any]) -> tuple[JobSpec, list[str]]:
-        """The specification that will run, and what the author should know of it."""
-        translated, warnings = self._profiles.translate(request.platform_spec)
-        self._profiles.check(translated)
-        unknown = sorted(unknown_keys(given, request.model_dump(mode="json")))
-        if unknown:
-            warnings = [_unknown_text(unknown), *warnings]
-        fields = request.model_dump(mode="json", exclude={"name", "platform_spec"})
-        spec = JobSpec.model_validate({**fields, "platform_spec": translated.model_dump(mode="json")})
-        return spec, list(warnings)
-
     def _taken(self, workspace: str, name: str) -> bool:
         return holder_of(self._gateway.runs_named(workspace, name)) is not None
 
@@ -111,13 +97,6 @@ class Creation:
             raise _taken_error(workspace, name)
         taken = {row.run_id for row in rows}  # those of authored DAGs are in the way of none
         return next(free for ordinal in count(1) if (free := names.run_id_of(name, ordinal)) not in taken)
-
-
-def _unknown_text(paths: Sequence[str]) -> str:
-    """A warning that stays with the job, however much there is to warn of."""
-    shown = ", ".join(path if len(path) <= 200 else f"{path[:199]}…" for path in paths[:_MAX_UNKNOWN])
-    more = len(paths) - _MAX_UNKNOWN
-    return f"Unknown keys were ignored: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def _make_name(source: str) -> str:

@@ -22,8 +22,8 @@ from nemo_airflow_provider.backends.base import (
     Signal,
     Workload,
 )
-from nemo_airflow_provider.backends.powers import SupportsFreeze
-from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs
+from nemo_airflow_provider.backends.powers import SupportsFreeze, SupportsResultFile
+from nemo_airflow_provider.backends.subprocess import environment, job, launch, logs, results
 from nemo_airflow_provider.backends.subprocess.config import SubprocessConfig
 from nemo_airflow_provider.backends.subprocess.holdings import SubprocessHoldings
 from nemo_airflow_provider.backends.subprocess.layout import (
@@ -43,7 +43,7 @@ _SETTLE_SECONDS = 5.0
 _WAIT_SECONDS = (0.005, 0.025)
 
 
-class SubprocessBackend(SubprocessHoldings, Backend, SupportsFreeze):
+class SubprocessBackend(SubprocessHoldings, Backend, SupportsFreeze, SupportsResultFile):
     """Processes under `working_directory` of one host; whoever runs as the same user there may use every verb."""
 
     stderr_prefix = "[stderr] "
@@ -124,6 +124,12 @@ class SubprocessBackend(SubprocessHoldings, Backend, SupportsFreeze):
         with launch.translated(place), present(place) as work:
             if work is not None:
                 yield from logs.read(work, key.task, position or 0, stop)
+
+    def read_file(self, key: WorkloadKey, path: str, most_bytes: int) -> bytes | None:
+        """See `SupportsResultFile.read_file`."""
+        place = self._place(key)
+        with launch.translated(place), present(place) as work:
+            return None if work is None else results.read_file(work, path, most_bytes)
 
     def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
         """See `Backend.stop`; of several graces the one that is over first counts."""

@@ -1,0 +1,67 @@
+"""The file in which a workload leaves its result, read before the step's end is written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from nemo_airflow_provider.backends.powers import SupportsResultFile
+from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.plain import flaw_in
+from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.runner.engine import Engine
+from nemo_airflow_provider.runner.outcome import Outcome
+
+#: It passes through Airflow's state store, which takes 64 KiB, and stays in its database as XCom.
+MOST_BYTES = 48 * 1024
+
+_PLACE = "$NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH"
+
+
+class ResultMissing(NemoJobsError):
+    """A workload that completed left no result that can be handed on."""
+
+    code = "result_missing"
+
+
+def with_result(outcome: Outcome, path: str | None, engine: Engine, key: WorkloadKey) -> tuple[Outcome, Any]:
+    """How a step ended, given whether its result is as it must be; and the result.
+
+    :param path: of the file below the task's storage; None: none is asked for
+    """
+    if path is None or outcome.status is not Status.COMPLETED:
+        return outcome, None
+    try:
+        return outcome, _read(path, engine, key)
+    except ResultMissing as error:
+        message = f"Step '{key.step}' {error}"
+        return replace(outcome, status=Status.ERROR, message=message, error={"message": message, "fault": "user"}), None
+
+
+def _read(path: str, engine: Engine, key: WorkloadKey) -> Any:
+    """What the file holds: a JSON value, or text.
+
+    :raises ResultMissing: it is not there, too large or not of its kind
+    """
+    backend = engine.backend
+    if not isinstance(backend, SupportsResultFile):
+        raise ResultMissing(f"asks for the result file '{path}', and its execution profile hands no files back.")
+    data = engine.patiently(lambda: backend.read_file(key, path, MOST_BYTES + 1))
+    if data is None:
+        raise ResultMissing(f"completed, but left no result file '{path}' below {_PLACE}.")
+    if len(data) > MOST_BYTES:
+        raise ResultMissing(
+            f"left a result file '{path}' of more than {MOST_BYTES} bytes: keep large results in the job's storage and "
+            "write down where."
+        )
+    try:
+        text = data.decode()
+        value = json.loads(text) if path.endswith(".json") else text
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if path.endswith(".json") else "UTF-8 text"
+        raise ResultMissing(f"left a result file '{path}' that is no {kind}: {error}") from None
+    if (flaw := flaw_in(value)) is not None:
+        raise ResultMissing(f"left a result file '{path}' that cannot be stored: {flaw}")
+    return value

@@ -1,0 +1,212 @@
+"""A workload that fails by itself is started again as often as is allowed; its result is handed back once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Observation, Phase, Workload
+from nemo_airflow_provider.backends.powers import SupportsResultFile
+from nemo_airflow_provider.errors import InvalidJob
+from nemo_airflow_provider.logs.stored import read_from
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.record import now, parse_record, step_key
+from nemo_airflow_provider.model.status import Action, Status
+from nemo_airflow_provider.runner import Repeats, StepFailed, StepLeft, StepTask, Timing, run_step
+from nemo_airflow_provider.runner.result import MOST_BYTES
+from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
+
+TIMING = Timing(intent=0.01, intent_later=0.01, engine=0.01)
+
+
+def failing(backend: FakeBackend, times: int, code: int = 3) -> None:
+    """Let the first starts fail; each says which it is."""
+
+    def submit(workload: Workload) -> Process:
+        number = workload.key.start
+        return ended(code if number < times else 0, f"start {number}\n".encode())
+
+    backend.on_submit = submit
+
+
+def repeating(backend: FakeBackend, storage: Path, times: int, first_delay: float = 0.0) -> StepTask:
+    return replace(step_task(backend, storage), repeats=Repeats(times, first_delay))
+
+
+def test_it_is_started_until_it_succeeds(tmp_path: Path) -> None:
+    backend, host = FakeBackend(), FakeHost()
+    failing(backend, 2)
+    task = repeating(backend, tmp_path, 3)
+    run_step(task, host, TIMING)
+    assert [key.start for key in backend.submitted] == [0, 1, 2]
+    record = host.values[step_key(0)]
+    assert record["status"] == "completed"
+    assert [row["status"] for row in record["tasks"]] == ["error", "error", "completed"]
+    assert record["tasks"][0]["error_details"]["exit_code"] == 3
+    assert record["tasks"][0]["error_stack"] == "start 0"
+    assert "error_details" not in record
+    lines = [line.message for line in read_from(tmp_path, task.stream, 0, 100)]
+    assert lines == ["start 0", "start 1", "start 2"]
+    assert "Job exited with code 3; it is started again" in host.notes
+
+
+def test_it_fails_when_the_starts_are_used_up(tmp_path: Path) -> None:
+    backend, host = FakeBackend(), FakeHost()
+    failing(backend, 9)
+    with pytest.raises(StepFailed, match="Job exited with code 3"):
+        run_step(repeating(backend, tmp_path, 2), host, TIMING)
+    assert [key.start for key in backend.submitted] == [0, 1, 2]
+    assert host.values[step_key(0)]["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Observation(Phase.ENDED, exit_code=-15, stopped="ttl"),
+        Observation(Phase.ENDED, exit_code=-9, stopped="signalled"),
+        Observation(Phase.ENDED, exit_code=1, fault="platform"),
+        Observation(Phase.LOST),
+    ],
+)
+def test_what_it_did_not_do_itself_is_not_repeated(tmp_path: Path, end: Observation) -> None:
+    backend, host = FakeBackend(), FakeHost()
+    backend.on_submit = lambda _: Process(end=end)
+    with pytest.raises(StepFailed):
+        run_step(repeating(backend, tmp_path, 2), host, TIMING)
+    assert len(backend.submitted) == 1
+
+
+class LeftInThePause(FakeHost):
+    """A worker that is told to go once its workload has failed."""
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        if "it is started again" in text:
+            self.terminated.set()
+
+
+def test_a_worker_lost_in_the_pause_costs_no_start(tmp_path: Path) -> None:
+    backend, host = FakeBackend(), LeftInThePause()
+    failing(backend, 1)
+    with pytest.raises(StepLeft):
+        run_step(repeating(backend, tmp_path, 1, 60), host, TIMING)
+    record = host.values[step_key(0)]
+    assert [row["status"] for row in record["tasks"]] == ["error"]
+    assert record["status"] == "active"
+    record["tasks"][0]["updated_at"] = (now() - timedelta(seconds=61)).isoformat()  # the pause is over
+    again = FakeHost()
+    again.values = host.values
+    run_step(repeating(backend, tmp_path, 1, 60), again, TIMING)
+    assert [key.start for key in backend.submitted] == [0, 1]
+
+
+def test_a_cancel_ends_the_pause(tmp_path: Path) -> None:
+    backend, host = FakeBackend(), FakeHost()
+
+    def submit(workload: Workload) -> Process:
+        host.ask(Action.CANCEL)
+        return ended(3)
+
+    backend.on_submit = submit
+    timing = replace(TIMING, intent=0.01)
+    with pytest.raises(StepFailed):
+        run_step(repeating(backend, tmp_path, 5, 600), host, timing)
+    assert host.values[step_key(0)]["status"] == "cancelled"
+    assert len(backend.submitted) == 1
+
+
+@pytest.mark.parametrize(("failed", "seconds"), [(1, 10), (2, 20), (3, 40), (6, 300), (100, 300)])
+def test_the_pause_doubles_and_is_bounded(tmp_path: Path, failed: int, seconds: float) -> None:
+    backend, host = FakeBackend(), FakeHost()
+    failing(backend, 1)
+    with pytest.raises(StepFailed):
+        run_step(step_task(backend, tmp_path), host, TIMING)
+    record = parse_record(host.values[step_key(0)])
+    assert record is not None and record.handle is not None
+    record.status = Status.ACTIVE
+    [row] = record.tasks
+    record.tasks = [row.model_copy(update={"start": start}) for start in range(failed)]
+    record.handle.start = failed - 1
+    assert Repeats(100, 10).due(record) == row.updated_at + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(("times", "delay"), [(-1, 1), (101, 1), (True, 1), ("2", 1), (1, -1), (1, None), (1, True)])
+def test_what_nobody_can_ask_for(times: object, delay: object) -> None:
+    with pytest.raises(InvalidJob, match="step_retr"):
+        Repeats.of(times, delay)
+
+
+# --- results ----------------------------------------------------------------------------------------
+
+
+class WithFiles(FakeBackend, SupportsResultFile):
+    """An engine that hands files back."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        super().__init__()
+        self.files = files
+        self.read = 0
+
+    def read_file(self, key: WorkloadKey, path: str, most_bytes: int) -> bytes | None:
+        self._answer("read_file")
+        self.read += 1
+        data = self.files.get(path)
+        return None if data is None else data[:most_bytes]
+
+
+def with_file(backend: FakeBackend, storage: Path, path: str) -> StepTask:
+    return replace(step_task(backend, storage, cleanup_completed_jobs_immediately=True), result_file=path)
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "value"),
+    [
+        ("result.json", b'{"loss": 0.5}', {"loss": 0.5}),
+        ("out/n.json", b"null", None),
+        ("notes.txt", "grün\n".encode(), "grün\n"),
+    ],
+)
+def test_a_result_is_handed_back_also_to_a_later_try(tmp_path: Path, path: str, data: bytes, value: Any) -> None:
+    backend, host = WithFiles({path: data}), FakeHost()
+    backend.failing["read_file"] = 2
+    assert run_step(with_file(backend, tmp_path, path), host, TIMING) == value
+    assert run_step(with_file(backend, tmp_path, path), host, TIMING) == value
+    assert (backend.read, len(backend.cleaned)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ({}, "completed, but left no result file 'r.json' below $NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH."),
+        ({"r.json": b"{"}, "left a result file 'r.json' that is no JSON: "),
+        ({"r.json": b"\xff"}, "left a result file 'r.json' that is no JSON: "),
+        ({"r.json": b"[NaN]"}, "left a result file 'r.json' that cannot be stored: "),
+        ({"r.json": json.dumps("x" * MOST_BYTES).encode()}, f"left a result file 'r.json' of more than {MOST_BYTES} b"),
+    ],
+)
+def test_a_result_that_is_not_as_it_must_be_fails_the_step(tmp_path: Path, files: dict[str, bytes], text: str) -> None:
+    host = FakeHost()
+    with pytest.raises(StepFailed) as caught:
+        run_step(with_file(WithFiles(files), tmp_path, "r.json"), host, TIMING)
+    assert str(caught.value).startswith("Step 'train' ")
+    assert text in str(caught.value)
+    record = host.values[step_key(0)]
+    assert (record["status"], record["error_details"]["fault"]) == ("error", "user")
+
+
+def test_an_engine_that_hands_nothing_back(tmp_path: Path) -> None:
+    with pytest.raises(StepFailed, match="its execution profile hands no files back"):
+        run_step(with_file(FakeBackend(), tmp_path, "r.json"), FakeHost(), TIMING)
+
+
+def test_a_step_that_fails_has_no_result(tmp_path: Path) -> None:
+    backend = WithFiles({})
+    backend.on_submit = lambda _: ended(3)
+    with pytest.raises(StepFailed, match="Job exited with code 3"):
+        run_step(with_file(backend, tmp_path, "r.json"), FakeHost(), TIMING)
