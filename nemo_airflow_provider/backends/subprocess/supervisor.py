@@ -23,6 +23,7 @@ from nemo_airflow_provider import processes
 from nemo_airflow_provider.backends.subprocess.child import Child, StartFailed, catch_signals, start
 from nemo_airflow_provider.backends.subprocess.control import Control
 from nemo_airflow_provider.backends.subprocess.copier import RETRY_SECONDS, Copier
+from nemo_airflow_provider.backends.subprocess.family import Family, ask_to_end
 from nemo_airflow_provider.backends.subprocess.frames import STREAM_NUMBERS
 from nemo_airflow_provider.backends.subprocess.freezer import Freezer
 
@@ -98,11 +99,10 @@ class Supervisor:
 
     def __init__(self, directory: int, request: dict[str, Any]) -> None:
         self._grace: float = request["grace_seconds"]
-        self._exit_code: int | None = None
-        self._started = self._ended = self._collected = 0
+        self._started = 0
         self._stopped: str | None = None
         self._kill_at = self._give_up_at = _NEVER
-        self._adopts_orphans = processes.adopt_orphans()
+        adopts_orphans = processes.adopt_orphans()
         self._control = Control(directory, request["root"], request["parts"])
         self._signals = catch_signals()
         self._copier = Copier(self._control.output, [self._signals, self._control.stop_requests])
@@ -112,7 +112,8 @@ class Supervisor:
             self._control.forget_start()
             raise
         self.pid = child.pid
-        self._freezer = Freezer(self._control, self._count_ended, 0 if self._adopts_orphans else child.pid)
+        self._family = Family(child.pid, adopts_orphans)
+        self._freezer = Freezer(self._control, self._family.count_ended, self._family.group)
         self._copier.add(child.stdout, STREAM_NUMBERS["stdout"])
         self._copier.add(child.stderr, STREAM_NUMBERS["stderr"])
         self._orphan_check_at = time.monotonic() + _ORPHAN_CHECK_SECONDS
@@ -133,7 +134,7 @@ class Supervisor:
 
     def watch(self) -> None:
         """Until the main process has ended."""
-        while self._exit_code is None:
+        while self._family.exit_code is None:
             now = time.monotonic()
             if now >= self._orphan_check_at:
                 self._orphan_check_at = now + _ORPHAN_CHECK_SECONDS
@@ -147,10 +148,10 @@ class Supervisor:
             if now >= ttl_at:
                 self._ask("ttl", self._grace)
             if now >= self._kill_at:
-                self._kill_everything()
+                self._family.kill()
                 self._kill_at = now + _KILL_AGAIN_SECONDS
             self._turn(min(self._orphan_check_at, self._kill_at, ttl_at, self._freezer.look_at) - time.monotonic())
-            self._reap()
+            self._family.reap()
 
     def _turn(self, seconds: float) -> None:
         for file in self._copier.turn(seconds):
@@ -167,49 +168,13 @@ class Supervisor:
         seconds more: whoever asked wants an end."""
         self._kill_within(grace)
         self._give_up_at = min(self._give_up_at, time.monotonic() + grace + _FULL_DISK_SECONDS)
-        if self._stopped is None and self._exit_code is None:
+        if self._stopped is None and self._family.exit_code is None:
             self._stopped = reason
-            processes.send(-self.pid, signal.SIGTERM)
-            processes.send(-self.pid, signal.SIGCONT)  # a stopped process would not hear the first
+            self._family.ask_to_end()
             self._freezer.end(time.monotonic())
 
     def _kill_within(self, seconds: float) -> None:
         self._kill_at = min(self._kill_at, time.monotonic() + seconds)
-
-    def _reap(self) -> bool:
-        """Collect what has ended; False when there is no child any more, zombie or not."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            self._collected += 1
-            if pid == self.pid:
-                self._exit_code = os.waitstatus_to_exitcode(status)
-                self._ended = time.time_ns() // 1000
-
-    def _count_ended(self) -> int:
-        self._reap()
-        return self._collected
-
-    def _survivors(self) -> list[int]:
-        """Who still lives of the workload, as `kill` takes it."""
-        has_children = self._reap()
-        if self._adopts_orphans:
-            return processes.descendants(os.getpid()) if has_children else []
-        try:
-            os.killpg(self.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return []
-        return [-self.pid]
-
-    def _kill_everything(self) -> None:
-        if self._exit_code is None:  # afterwards the group's number may be another's
-            processes.send(-self.pid, signal.SIGKILL)
-        for pid in self._survivors():
-            processes.send(pid, signal.SIGKILL)
 
     def finish(self) -> None:
         """After the main process: stop what it left behind, copy the last output, write `exit.json`."""
@@ -224,26 +189,25 @@ class Supervisor:
 
     def _stop_leftovers(self) -> None:
         asked: set[int] = set()
-        survivors = self._survivors()
+        survivors = self._family.survivors()
         self._kill_within(min(self._grace, _LEFTOVER_GRACE_SECONDS))
         give_up_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS + _HARD_KILL_SECONDS
         while survivors and time.monotonic() < give_up_at:
             for pid in set(survivors) - asked:  # some are born while others are being asked
-                processes.send(pid, signal.SIGTERM)
-                processes.send(pid, signal.SIGCONT)
+                ask_to_end(pid)
             asked.update(survivors)
             if time.monotonic() >= self._kill_at:
-                self._kill_everything()
+                self._family.kill()
             until = time.monotonic() + _KILL_AGAIN_SECONDS
             while (left := until - time.monotonic()) > 0:
                 self._turn(left)
-            survivors = self._survivors()
+            survivors = self._family.survivors()
 
     def _note_exit(self, whole: bool) -> bool:
         """False when the disk is full; any other refusal (the directory is gone, the name taken) will not pass."""
-        times = {"started": self._started, "ended": self._ended}
+        times = {"started": self._started, "ended": self._family.ended}
         try:
-            record = {"exit_code": self._exit_code, **times, "stopped": self._stopped, "whole": whole}
+            record = {"exit_code": self._family.exit_code, **times, "stopped": self._stopped, "whole": whole}
             self._control.note_end(record)
         except OSError as error:
             return error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
