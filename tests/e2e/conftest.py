@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,8 @@ TASK_LOG_LINES = 50
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """On Postgres with two API workers where there is a Postgres, else on SQLite."""
     home = tmp_path_factory.mktemp("lab") / "home"
+    # There from the start: Airflow looks for new files every five minutes only.
+    shutil.copytree(Path(__file__).with_name("dags"), home / "dags", ignore=shutil.ignore_patterns("__pycache__"))
     with ExitStack() as stack:
         database = None
         if not engines.missing("postgres"):
@@ -28,7 +32,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             home,
             database=database,
             api_workers=2 if database else 1,
-            environ={"AIRFLOW__NEMO__TASK_LOG_MAX_LINES": str(TASK_LOG_LINES)},
+            environ={
+                "AIRFLOW__NEMO__TASK_LOG_MAX_LINES": str(TASK_LOG_LINES),
+                "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+            },
             profiles=PROFILES.format(root=home / "workloads"),
         )
         made = Lab(stack.enter_context(airflow))

@@ -180,6 +180,13 @@ class Lab:
         finally:
             engine.dispose()
 
+    def worker_of(self, task_instance: str) -> tuple[int, int] | None:
+        """Airflow's two processes of a task instance with this id: the one that supervises, and the task's own."""
+        name = task_instance.encode()
+        table = processes.living()
+        mine = {pid for pid in self.stack.server.components["scheduler"].members() if name in _title(pid)}
+        return next(((table[pid].parent, pid) for pid in mine if pid in table and table[pid].parent in mine), None)
+
     def open_gate(self, slots: int) -> None:
         """Give the gate's pool so many slots."""
         self.airflow("PATCH", f"/pools/{GATE}", {"pool": GATE, "slots": slots, "include_deferred": False})
@@ -291,10 +298,7 @@ class Job:
 
     def worker(self, step: str) -> tuple[int, int] | None:
         """Airflow's two processes of a running try: the one that supervises, and the task's own."""
-        name = self.task(step)["id"].encode()
-        table = processes.living()
-        mine = {pid for pid in self.lab.stack.server.components["scheduler"].members() if name in _title(pid)}
-        return next(((table[pid].parent, pid) for pid in mine if pid in table and table[pid].parent in mine), None)
+        return self.lab.worker_of(self.task(step)["id"])
 
     def kill_task(self, step: str) -> None:
         """SIGKILL the task's process as soon as there is one."""
