@@ -34,11 +34,12 @@ class Process:
 
     :param ended: it only waits to be collected by its parent
     :param stopped: by a signal, until another one lets it go on
+    :param blocked: in the kernel, which it leaves for no signal but to heed it: for a disk, or for a child of `vfork`
     :param terminal: whether it has a controlling one
     :param born: its start in clock ticks since boot, which tells reused numbers apart
     """
 
-    __slots__ = ("born", "ended", "group", "parent", "pid", "session", "stopped", "terminal")
+    __slots__ = ("blocked", "born", "ended", "group", "parent", "pid", "session", "stopped", "terminal")
 
     def __init__(
         self, pid: int, state: bytes, parent: int, group: int, session: int, terminal: bool, born: int
@@ -46,6 +47,7 @@ class Process:
         self.pid = pid
         self.ended = state in (b"Z", b"X")
         self.stopped = state in (b"T", b"t")
+        self.blocked = state == b"D"
         self.parent = parent
         self.group = group
         self.session = session

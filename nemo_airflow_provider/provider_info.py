@@ -89,6 +89,11 @@ def get_provider_info() -> dict[str, Any]:
                         "integer",
                         "5000",
                     ),
+                    "pause_hold_seconds": _option(
+                        "Seconds that a paused step keeps its worker slot before it gives the slot back.",
+                        "float",
+                        "10",
+                    ),
                     "probe_engines": _option(
                         "Whether the API server asks engines if they are there: auto (only with LocalExecutor), "
                         "true or false.",

@@ -104,6 +104,16 @@ def task_log_max_lines() -> int:
     return int(conf.getint(SECTION, "task_log_max_lines", fallback=5000))
 
 
+def pause_hold_seconds() -> float:
+    """`[nemo] pause_hold_seconds`: how long a paused step keeps its worker slot."""
+    return float(conf.getfloat(SECTION, "pause_hold_seconds", fallback=10.0))
+
+
+def min_heartbeat_seconds() -> float:
+    """`[workers] min_heartbeat_interval` of Airflow: within this it reads how a task's process has ended."""
+    return float(conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0))
+
+
 def task_base_url() -> str:
     """Where a workload reaches the API: `[nemo] task_base_url`, else `[api] base_url`."""
     configured = conf.get(SECTION, "task_base_url", fallback="") or conf.get("api", "base_url", fallback="")

@@ -42,7 +42,7 @@ class Services:
 
     @property
     def control(self) -> Control:
-        """Cancel, delete."""
+        """Pause, resume, cancel, delete."""
         return Control(self.gateway, self.access, self.caller, settings.storage())
 
     @property

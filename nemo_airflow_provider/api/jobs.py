@@ -66,6 +66,18 @@ async def cancel_job(workspace: str, name: str, services: ServicesDep) -> dict[s
     return await services.control.cancel(workspace, name)
 
 
+@router.post("/{name}/pause")
+async def pause_job(workspace: str, name: str, services: ServicesDep, profiles: ProfilesDep) -> dict[str, Any]:
+    """Ask a job to pause: its step is stopped or frozen, as its profile says."""
+    return await services.control.pause(workspace, name, profiles)
+
+
+@router.post("/{name}/resume")
+async def resume_job(workspace: str, name: str, services: ServicesDep) -> dict[str, Any]:
+    """Ask a paused job to go on."""
+    return await services.control.resume(workspace, name)
+
+
 @router.get("/{name}/status")
 def get_job_status(workspace: str, name: str, services: ServicesDep) -> dict[str, Any]:
     """A job's status with its steps and their tasks."""

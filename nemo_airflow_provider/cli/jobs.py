@@ -186,6 +186,28 @@ def cancel(
 
 
 @app.command()
+def pause(
+    context: typer.Context,
+    name: params.LiveJob,
+    workspace: params.Workspace = None,
+    output_format: params.Entity = None,
+) -> None:
+    """Ask a job to pause. Its profile says whether the step is stopped and begins anew later, or is frozen."""
+    show_entity(context.obj, Call("pause_job", (name,), {"workspace": workspace}), output_format)
+
+
+@app.command()
+def resume(
+    context: typer.Context,
+    name: params.LiveJob,
+    workspace: params.Workspace = None,
+    output_format: params.Entity = None,
+) -> None:
+    """Ask a paused job to go on."""
+    show_entity(context.obj, Call("resume_job", (name,), {"workspace": workspace}), output_format)
+
+
+@app.command()
 def delete(context: typer.Context, name: params.EndedJob, workspace: params.Workspace = None) -> None:
     """Remove an ended job with its log and results."""
     session: Session = context.obj

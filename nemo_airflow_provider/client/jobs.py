@@ -117,6 +117,14 @@ class JobsClient:
         """Ask for the job's end; the answer is the job after the request, not after the end."""
         return self._entity("POST", f"{self._job(name, workspace)}/cancel")
 
+    def pause_job(self, name: str, *, workspace: str | None = None) -> JsonObject:
+        """Ask the job to pause; the answer is the job after the request."""
+        return self._entity("POST", f"{self._job(name, workspace)}/pause")
+
+    def resume_job(self, name: str, *, workspace: str | None = None) -> JsonObject:
+        """Ask the paused job to go on; the answer is the job after the request."""
+        return self._entity("POST", f"{self._job(name, workspace)}/resume")
+
     def delete_job(self, name: str, *, workspace: str | None = None) -> None:
         """Remove an ended job with its logs."""
         self._transport.request("DELETE", self._job(name, workspace))

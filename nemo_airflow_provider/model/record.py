@@ -70,12 +70,14 @@ class Handle(_Stored):
     :param engine: the engine's identity; another one can say nothing about the workload
     :param start: starts 0, 1, … of the generation
     :param expired: why we stopped it when a limit had run out: the sentence for the step's record
+    :param pausing: how it is being paused, or was: written before the engine is asked
     """
 
     state: Literal["submitting", "submitted"]
     engine: str
     start: int = 0
     expired: str | None = None
+    pausing: Literal["stop", "freeze"] | None = None
 
 
 class TaskRecord(_Stored):
@@ -98,6 +100,9 @@ class StepRecord(_Stored):
     :param started_at: when the workload was seen running
     :param paused_seconds: how long it has been paused since then; the active TTL does not count that time
     :param grace_seconds: what the workload is given to end when it is asked to
+    :param paused_at: since when it is paused; `paused_seconds` holds the pauses before
+    :param parked_at: when its task began to give its worker slot back; None once it is at work again
+    :param resumed_at: up to when pauses were answered on Airflow's own pages, where no intent is written
     """
 
     clear_number: int = 0
@@ -110,12 +115,45 @@ class StepRecord(_Stored):
     paused_seconds: float = 0
     ended_at: Moment | None = None
     grace_seconds: float = 0
+    paused_at: Moment | None = None
+    parked_at: Moment | None = None
+    resumed_at: Moment | None = None
     handle: Handle | None = None
     tasks: list[TaskRecord] = Field(default_factory=list)
 
     def task(self, name: str) -> TaskRecord | None:
         """The task row of that name."""
         return next((task for task in self.tasks if task.name == name), None)
+
+    @property
+    def newest_task(self) -> TaskRecord | None:
+        """The task row of its last start."""
+        start = self.handle.start if self.handle else None
+        return next((task for task in self.tasks if task.start == start), None)
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is paused with nothing of it alive: its workload was stopped for that, or none was begun."""
+        if self.status is not Status.PAUSED:
+            return False
+        if self.handle is None or self.handle.pausing == "stop" or self.handle.state == "submitting":
+            return True
+        return self.newest_task is not None and self.newest_task.status.terminal
+
+    def end_paused_tasks(self, next_task: str, moment: datetime) -> None:
+        """What earlier starts began will not go on."""
+        for task in self.tasks:
+            if not task.status.terminal and task.name != next_task:
+                task.status, task.updated_at = Status.CANCELLED, moment
+                task.status_details = {**task.status_details, "message": "Paused"}
+
+    def count_pause(self, moment: datetime) -> None:
+        """Begin or end to count paused time, as its status is now."""
+        if self.status in (Status.PAUSED, Status.RESUMING):
+            self.paused_at = self.paused_at or moment
+        elif self.paused_at is not None:
+            self.paused_seconds += (moment - self.paused_at).total_seconds()
+            self.paused_at = None
 
 
 class Intent(_Stored):
@@ -132,6 +170,10 @@ class Intent(_Stored):
     def binds(self, clear_number: int) -> bool:
         """Whether a step that began under `clear_number` obeys: a later rerun does not."""
         return self.clear_number >= clear_number
+
+    def answered(self, resumed_at: datetime | None) -> bool:
+        """Whether it is a pause that was resumed by then; see `StepRecord.resumed_at`."""
+        return self.action is Action.PAUSE and resumed_at is not None and self.at <= resumed_at
 
 
 def parse_record(value: object) -> StepRecord | None:

@@ -38,6 +38,9 @@ class Action(StrEnum):
     RESUME = "resume"
 
 
+#: What a parked step offers on Airflow's pages.
+OPTIONS = {"Resume": Action.RESUME, "Cancel": Action.CANCEL}
+
 _S = Status
 TERMINAL = frozenset({_S.COMPLETED, _S.ERROR, _S.CANCELLED})
 
@@ -48,8 +51,9 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
     _S.ACTIVE: frozenset({_S.COMPLETED, _S.PAUSING, _S.PAUSED, *_ENDS}),
     _S.PAUSED: frozenset({_S.RESUMING, _S.ACTIVE, _S.CANCELLING}),
     # Upstream forbids pausing → cancelling; ours allows it (contract/choices).
-    _S.PAUSING: frozenset({_S.PAUSED, _S.ERROR, _S.CANCELLING}),
-    _S.RESUMING: frozenset({_S.PENDING, _S.ACTIVE, _S.ERROR, _S.CANCELLING}),
+    # So it is with pausing → resuming and the way back: whoever changes their mind need not wait for the end of either.
+    _S.PAUSING: frozenset({_S.PAUSED, _S.RESUMING, _S.ERROR, _S.CANCELLING}),
+    _S.RESUMING: frozenset({_S.PENDING, _S.ACTIVE, _S.PAUSING, _S.PAUSED, _S.ERROR, _S.CANCELLING}),
     _S.CANCELLING: frozenset({_S.CANCELLED, _S.ERROR}),
     _S.COMPLETED: frozenset(),
     _S.ERROR: frozenset(),
@@ -122,6 +126,8 @@ def _passed_over(intent: Action | None, record: Status | None, over: bool) -> St
 def _lost_worker(intent: Action | None, record: Status | None) -> Status:
     if record is not None and record.terminal and record is not _S.COMPLETED:
         return record
+    if intent is Action.PAUSE and record is None:
+        return _S.PAUSED
     if intent in _ASKED and record is not _S.PAUSED:
         return _ASKED[intent]
     if record in (_S.PAUSED, _S.PAUSING, _S.RESUMING):
@@ -137,7 +143,8 @@ def _live(task_state: str | None, intent: Action | None, record: Status | None) 
     if intent is Action.CANCEL:
         return _S.CANCELLING
     if intent is Action.PAUSE:
-        return _S.PAUSED if record is _S.PAUSED else _S.PAUSING
+        # A step that has not begun rests at once, wherever it is then: it will start nothing.
+        return _S.PAUSED if record in (None, _S.PAUSED) else _S.PAUSING
     if intent is Action.RESUME and record in (_S.PAUSED, _S.PAUSING):
         return _S.RESUMING
     if record is not None and record is not _S.CREATED:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
+from airflow.sdk.execution_time.hitl import update_hitl_detail_response, upsert_hitl_detail
 
 from nemo_airflow_provider.errors import Superseded
 from nemo_airflow_provider.model.logline import LogLine
-from nemo_airflow_provider.runner import StoreUnavailable, Wakeup
+from nemo_airflow_provider.model.record import now
+from nemo_airflow_provider.model.status import OPTIONS, Action
+from nemo_airflow_provider.runner import Answer, StoreUnavailable, Wakeup
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -54,6 +59,15 @@ class TaskHost:
         state = next(iter(states.get(instance.run_id, {}).values()), None)
         return None if state is None else str(getattr(state, "value", state))
 
+    def invite(self, subject: str, body: str) -> None:
+        """A required action on Airflow's pages, which whoever may change the run can answer. It never runs out."""
+        self._guarded(lambda: upsert_hitl_detail(self._instance.id, list(OPTIONS), subject, body, params={}))
+
+    def withdraw(self) -> None:
+        """Answer it ourselves: while the task runs an answer does nothing."""
+        with suppress(AirflowRuntimeError):  # answered by somebody else meanwhile
+            update_hitl_detail_response(self._instance.id, ["Resume"], {})
+
     def emit(self, line: LogLine) -> None:
         """One line of output in the task log, with its own time; `seq` keeps equal lines apart there."""
         level = self._log.warning if line.stream == "stderr" else self._log.info
@@ -72,3 +86,11 @@ class TaskHost:
             if isinstance(detail, dict) and detail.get("status_code") in _GONE:
                 raise Superseded(str(error)) from error
             raise StoreUnavailable(str(error)) from error
+
+
+def answer_of(event: Mapping[str, Any]) -> Answer:
+    """What Airflow hands to a task whose request was answered."""
+    chosen = next(iter(event.get("chosen_options") or ()), None)
+    at = event.get("responded_at")
+    action = OPTIONS.get(chosen, Action.RESUME) if isinstance(chosen, str) else Action.RESUME
+    return Answer(action, at if isinstance(at, datetime) else now())

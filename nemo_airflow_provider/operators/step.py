@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions._internal.contextmanager import DagContext
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, TaskAwaitingInput
 
+from nemo_airflow_provider import settings
 from nemo_airflow_provider.backends.registry import BACKENDS
 from nemo_airflow_provider.errors import InvalidJob, Superseded
 from nemo_airflow_provider.model.record import STEP_RETRIES
-from nemo_airflow_provider.operators.host import TaskHost
+from nemo_airflow_provider.operators.host import TaskHost, answer_of
 from nemo_airflow_provider.operators.ordinary import ParameterSource
 from nemo_airflow_provider.operators.parameters import PARAMETERS, Later, StepParameters
 from nemo_airflow_provider.operators.placement import Choice, choose
 from nemo_airflow_provider.operators.source import StepSource, open_profile
 from nemo_airflow_provider.profiles import Profile
-from nemo_airflow_provider.runner import Repeats, StepFailed, StepLeft, Wakeup, run_step
+from nemo_airflow_provider.runner import (
+    Answer,
+    Repeats,
+    StepFailed,
+    StepLeft,
+    StepParked,
+    Timing,
+    Wakeup,
+    run_step,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -139,13 +149,25 @@ class JobStepOperator(BaseOperator):  # type: ignore[misc]
 
         :return: what its result file holds
         """
+        return self._run(context, None)
+
+    def execute_resumed(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Go on with a step that was parked: its request was answered. As `execute`."""
+        return self._run(context, answer_of(event))
+
+    def _run(self, context: Context, answer: Answer | None) -> Any:
+        timing = Timing(park=settings.pause_hold_seconds())
         self._wakeup = Wakeup()
         host = TaskHost(context, self.log, self._wakeup)
         try:
             source = self.source or self._own_source()
-            return run_step(source.step_task(context, lambda: open_profile(self.profile, self.time_limit)), host)
+            step = source.step_task(context, lambda: open_profile(self.profile, self.time_limit))
+            return run_step(step, host, timing, answer)
         except (StepFailed, InvalidJob) as error:
             raise AirflowFailException(str(error)) from None
+        except StepParked as error:
+            self.log.info("%s", error)
+            raise TaskAwaitingInput(method_name="execute_resumed") from None
         except StepLeft as error:
             self.log.warning("%s", error)
             raise AirflowRescheduleException(datetime.now(UTC) + _COME_BACK) from None

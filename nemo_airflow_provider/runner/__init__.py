@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from nemo_airflow_provider.runner.loop import Timing, run_step
 from nemo_airflow_provider.runner.repeat import Repeats
+from nemo_airflow_provider.runner.run import run_step
 from nemo_airflow_provider.runner.task import (
+    Answer,
     StepFailed,
     StepHost,
     StepLeft,
+    StepParked,
     StepTask,
     StoreUnavailable,
     Wakeup,
 )
+from nemo_airflow_provider.runner.timing import Timing
 
 __all__ = [
+    "Answer",
     "Repeats",
     "StepFailed",
     "StepHost",
     "StepLeft",
+    "StepParked",
     "StepTask",
     "StoreUnavailable",
     "Timing",

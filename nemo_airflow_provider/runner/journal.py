@@ -8,17 +8,15 @@ from typing import Any, NoReturn
 
 from nemo_airflow_provider.model.plain import cleaned
 from nemo_airflow_provider.model.record import (
-    INTENT_KEY,
     Handle,
     StepRecord,
     TaskRecord,
     now,
-    parse_intent,
     parse_record,
     result_key,
     step_key,
 )
-from nemo_airflow_provider.model.status import Action, Status, may_follow
+from nemo_airflow_provider.model.status import Status, may_follow
 from nemo_airflow_provider.runner.outcome import Outcome
 from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepLeft, StepTask, StoreUnavailable
 
@@ -65,14 +63,16 @@ class Journal:
         :raises Superseded: another try has taken over
         """
         moment = self._clock()
-        record = self._begun()
+        record = self.begun()
+        resumes = record.status in (Status.PAUSED, Status.RESUMING)
         record.handle = handle
         record.grace_seconds = grace_seconds
-        record.status = Status.PENDING
-        record.status_details = {"message": "Job is pending"}
-        record.started_at = None
+        record.status = Status.RESUMING if resumes else Status.PENDING
+        record.status_details = {"message": f"Job is {record.status}"}
+        record.started_at = record.paused_at = record.parked_at = None
         record.paused_seconds = 0
         record.updated_at = moment
+        record.end_paused_tasks(task_name, moment)
         if record.task(task_name) is None:
             record.tasks.append(
                 TaskRecord(
@@ -83,21 +83,22 @@ class Journal:
                     updated_at=moment,
                 )
             )
-        self._insist_on_record()
+        self.store()
 
     def submitted(self, task_name: str, details: Mapping[str, Any]) -> None:
         """The engine has the workload and it runs."""
-        record = self._record
+        record = self.known
         assert record.handle is not None
         record.handle.state = "submitted"
-        record.started_at = record.started_at or self._clock()
-        self._update(self._reached(Status.ACTIVE), self._details("Job is running", details), task_name)
+        if record.started_at is None:
+            record.started_at, record.paused_at, record.paused_seconds = self._clock(), None, 0
+        self._update(self._reached(Status.ACTIVE), self.details("Job is running", details), task_name)
 
     def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
         """Publish what was seen, if it differs from what was published."""
-        record = self._record
+        record = self.known
         reached = self._reached(status)
-        wanted = self._details(message, details)
+        wanted = self.details(message, details)
         if self._dirty or reached is not record.status or wanted != record.status_details:
             self._update(reached, wanted, task_name)
 
@@ -109,30 +110,31 @@ class Journal:
         :raises StepLeft: the state store did not answer until this process had to go
         """
         moment = self._clock()
-        record = self._begun()
+        record = self.begun()
         record.status = outcome.status
-        record.status_details = self._details(outcome.message, outcome.details)
+        record.status_details = self.details(outcome.message, outcome.details)
         record.error_details = cleaned(dict(outcome.error))
+        record.parked_at = None
         record.updated_at = record.ended_at = moment
         if task_name is None:
             record.tasks = [task for task in record.tasks if task.status.terminal]
         else:
             self._end_task(outcome, task_name, error_stack)
-        self._insist_on_record()
+        self.store()
 
     def give_up_start(self, outcome: Outcome, task_name: str, error_stack: str | None) -> str:
         """Write down that a start failed and another follows (`runner.repeat`); returns what is said of it."""
         self._end_task(outcome, task_name, error_stack)
         message = f"{outcome.message.rstrip('.')}; it is started again"
-        self._record.status_details = {"message": message}
-        self._record.updated_at = self._clock()
-        self._insist_on_record()
+        self.known.status_details = {"message": message}
+        self.known.updated_at = self._clock()
+        self.store()
         return message
 
     def _end_task(self, outcome: Outcome, task_name: str, error_stack: str | None) -> None:
-        if task := self._record.task(task_name):
+        if task := self.known.task(task_name):
             task.status = outcome.status
-            task.status_details = self._details(outcome.message, outcome.details)
+            task.status_details = self.details(outcome.message, outcome.details)
             task.error_details = cleaned(dict(outcome.error))
             task.error_stack = cleaned(error_stack)
             task.updated_at = self._clock()
@@ -159,15 +161,15 @@ class Journal:
 
         :param reason: see `runner.limits`
         """
-        handle = self._record.handle
+        handle = self.known.handle
         assert handle is not None
         handle.expired = reason
-        self._insist_on_record()
+        self.store()
 
     def explain(self, message: str) -> None:
         """Publish what keeps the step from going on."""
-        record = self._record
-        wanted = self._details(message)
+        record = self.known
+        wanted = self.details(message)
         if wanted != record.status_details:
             record.status_details = wanted
             self._publish()
@@ -177,16 +179,7 @@ class Journal:
         if self._dirty:
             self._publish()
 
-    def intent(self) -> Action | None:
-        """What was asked of this attempt; None also when the state store does not answer now."""
-        try:
-            value = self._host.load(INTENT_KEY)
-        except StoreUnavailable:
-            return None
-        intent = parse_intent(value)
-        return intent.action if intent and intent.binds(self.began_in) else None
-
-    def _begun(self) -> StepRecord:
+    def begun(self) -> StepRecord:
         """The record, made if this is the first word about the generation."""
         if self.record is None:
             moment = self._clock()
@@ -195,29 +188,35 @@ class Journal:
             )
         return self.record
 
-    def _insist_on_record(self) -> None:
-        """Write the record; come back only when it is stored."""
+    def store(self) -> None:
+        """Write the record; come back only when it is stored.
+
+        :raises Superseded: another try has taken over
+        :raises StepLeft: the state store did not answer until this process had to go
+        """
         self._insist(lambda: self._host.save(self._key, self._dump()))
         self._dirty = False
 
     @property
-    def _record(self) -> StepRecord:
+    def known(self) -> StepRecord:
+        """The record, once something was begun."""
         assert self.record is not None, "nothing was begun"
         return self.record
 
-    def _details(self, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def details(self, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The record's `status_details` with what is new."""
-        return {**self._record.status_details, **cleaned({**(details or {}), "message": message})}
+        return {**self.known.status_details, **cleaned({**(details or {}), "message": message})}
 
     def _reached(self, status: Status) -> Status:
         """The status after one was seen that may not follow: the old one."""
-        return status if may_follow(self._record.status, status) else self._record.status
+        return status if may_follow(self.known.status, status) else self.known.status
 
     def _update(self, status: Status, details: dict[str, Any], task_name: str) -> None:
-        record = self._record
+        record = self.known
         record.status = status
         record.status_details = details
         record.updated_at = self._clock()
+        record.count_pause(record.updated_at)
         if task := record.task(task_name):
             task.status = status
             task.status_details = dict(details)
@@ -233,7 +232,7 @@ class Journal:
             self._dirty = True
 
     def _dump(self) -> dict[str, Any]:
-        return self._record.model_dump(mode="json", exclude_defaults=True)
+        return self.known.model_dump(mode="json", exclude_defaults=True)
 
     def _insist(self, call: Callable[[], Any]) -> Any:
         while True:

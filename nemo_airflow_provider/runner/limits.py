@@ -70,7 +70,7 @@ class Limits:
         row = record.task(task_name)
         if row is None or record.status is Status.RESUMING:
             return None
-        waited = (moment - row.created_at).total_seconds()
+        waited = (moment - row.created_at).total_seconds() - record.paused_seconds
         return timed_out(self.before_active) if waited > self.before_active else None
 
     def _is_stale(self, record: StepRecord, task_name: str, moment: datetime, last_line: LastLine) -> bool:

@@ -15,7 +15,7 @@ from nemo_airflow_provider.model.status import Status
 class Outcome:
     """The end of a step.
 
-    :param status: completed, error or cancelled
+    :param status: completed, error or cancelled; or paused, when its workload has ended for that
     :param message: for `status_details.message`
     :param details: more for `status_details`
     :param error: `error_details`; empty unless the status is error
@@ -34,7 +34,15 @@ _NOBODYS_WISH = {
 }
 
 
-def outcome_of(seen: Observation, *, backend: Backend, engine: str, cancelled: bool, expired: str | None) -> Outcome:
+def outcome_of(
+    seen: Observation,
+    *,
+    backend: Backend,
+    engine: str,
+    cancelled: bool,
+    expired: str | None,
+    paused: bool = False,
+) -> Outcome:
     """Decide how the step ended. The exit code decides, logs never do.
 
     :param seen: the workload after its end
@@ -42,6 +50,7 @@ def outcome_of(seen: Observation, *, backend: Backend, engine: str, cancelled: b
     :param cancelled: we stopped it because somebody asked
     :param expired: why we stopped it when a limit had run out, see `runner.limits`
     :param engine: the engine the workload was handed to, for the text of a lost one
+    :param paused: we stopped it for a pause; one that ended by itself before it heard of that has ended
     """
     details = dict(seen.details)
     if seen.exit_code is not None:
@@ -49,6 +58,8 @@ def outcome_of(seen: Observation, *, backend: Backend, engine: str, cancelled: b
     if seen.phase in (Phase.ABSENT, Phase.LOST):
         if cancelled:
             return Outcome(Status.CANCELLED, f"{backend.noun} not found, job cancelled", details)
+        if paused:
+            return Outcome(Status.PAUSED, f"{backend.noun} not found, job paused", details)
         message = f"{(seen.message or backend.lost_text).rstrip('.')}; it was started on {engine}"
         return Outcome(
             Status.ERROR,
@@ -60,6 +71,8 @@ def outcome_of(seen: Observation, *, backend: Backend, engine: str, cancelled: b
         return Outcome(Status.ERROR, expired, details, {"message": expired, **(seen.error or {})})
     if cancelled:
         return Outcome(Status.CANCELLED, f"Job was cancelled with exit code {seen.exit_code}", details)
+    if paused and seen.stopped == "asked":
+        return Outcome(Status.PAUSED, f"Job paused with exit code {seen.exit_code}", details)
     if seen.stopped in _NOBODYS_WISH:
         message = _NOBODYS_WISH[seen.stopped].format(noun=backend.noun)
         return Outcome(Status.ERROR, message, details, {"message": message, "fault": "platform"})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nemo_airflow_provider.backends.base import BackendConfig, Observation, Phase, Workload
 from nemo_airflow_provider.errors import BackendError, StartError, Superseded
 from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.logs.store import superseded_start
 from nemo_airflow_provider.model.record import Handle, now
-from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner.engine import LIVE, Engine
 from nemo_airflow_provider.runner.environment import environment_of
 from nemo_airflow_provider.runner.journal import Journal
@@ -17,8 +15,11 @@ from nemo_airflow_provider.runner.limits import Limits
 from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
 from nemo_airflow_provider.runner.repeat import failed_start
 from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask
+from nemo_airflow_provider.runner.wishes import Wishes
 
 _NEVER_STARTED = Outcome(Status.CANCELLED, "Job was cancelled before this step started")
+_CANCELLED_IN_PAUSE = Outcome(Status.CANCELLED, "Job was cancelled while it was paused")
+_RESTS = Outcome(Status.PAUSED, "Job is paused")
 
 
 class Start:
@@ -35,6 +36,7 @@ class Start:
         engine: Engine,
         config: BackendConfig,
         limits: Limits,
+        wishes: Wishes,
         wait_seconds: float,
     ) -> None:
         self._task = task
@@ -43,65 +45,78 @@ class Start:
         self._engine = engine
         self._config = config
         self._limits = limits
+        self._wishes = wishes
         self._wait_seconds = wait_seconds
         self._identity = engine.identity()
         self.key = task.key(self._number())
 
     def _number(self) -> int:
-        """The start to run: a new one only when the last failed and is repeated, or when a clear stopped it and its
-        worker was then lost."""
+        """The start to run: a new one when the last failed and is repeated, or was stopped for a pause, or when a clear
+        stopped it and its worker was then lost."""
         record = self._journal.record
         last = record.handle.start if record and record.handle else 0
         if failed_start(record) is not None:
             return last + 1
+        if record and record.rests and record.handle and record.handle.pausing == "stop":
+            last += 1
         stopped = superseded_start(self._task.storage, self._task.stream)
         return last if stopped is None or stopped < last else stopped + 1
 
-    def begin_or_adopt(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+    def begin_or_adopt(self) -> Outcome | None:
         """Have the workload of `key` in the engine.
 
-        :return: how the step ended instead, if it did
+        :return: how the step ended instead, or that it rests, if it did or does
         :raises Superseded: a newer execution of the step is there
         :raises StepLeft: this worker must go first
         """
         record = self._journal.record
         handle = record.handle if record else None
         if handle is None or handle.start != self.key.start:
-            return self._begin(asked_to_cancel)
+            return self._begin()
         if handle.engine != self._identity:
             gone = Observation(Phase.LOST)
             return outcome_of(
                 gone,
                 backend=self._engine.backend,
                 engine=handle.engine,
-                cancelled=asked_to_cancel(),
+                cancelled=self._wishes.cancelled,
                 expired=handle.expired,
             )
         if handle.state == "submitting":
             seen = self._engine.observe(self.key)
             if seen.phase is Phase.ABSENT:
-                return _NEVER_STARTED if asked_to_cancel() else self._submit(asked_to_cancel)
+                return self._declined() or self._submit()
             self._journal.submitted(self.key.task, seen.details)
         self._host.note(f"Step '{self.key.step}' goes on: {self.key.task} was started by an earlier try")
         return None
 
-    def _begin(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
-        self._wait_until_due(asked_to_cancel)
-        if asked_to_cancel():
+    def _declined(self) -> Outcome | None:
+        """What becomes of a step of which nothing lives, if it is not to start anything now."""
+        action = self._wishes.newest()
+        if action is Action.PAUSE:
+            return _RESTS
+        if action is not Action.CANCEL:
+            return None
+        record = self._journal.record
+        return _CANCELLED_IN_PAUSE if record and record.rests and record.tasks else _NEVER_STARTED
+
+    def _wait_until_due(self) -> None:
+        """Sit out the pause before a start that follows a failed one; whatever else is wished ends it."""
+        record = self._journal.record
+        due = self._task.repeats.due(record) if record else None
+        while due is not None and (left := (due - now()).total_seconds()) > 0 and self._declined() is None:
+            self._host.terminated.wait(min(left, self._wait_seconds))
+            self._leave_if_told()
+
+    def _begin(self) -> Outcome | None:
+        self._wait_until_due()
+        if (declined := self._declined()) is not None:
             self._stop_older()
-            return _NEVER_STARTED
+            return declined
         handle = Handle(state="submitting", engine=self._identity, start=self.key.start)
         self._journal.begin(handle, self.key.task, self._config.graceful_shutdown_timeout_seconds)
         self._stop_older()
-        return self._submit(asked_to_cancel)
-
-    def _wait_until_due(self, asked_to_cancel: Callable[[], bool]) -> None:
-        """Sit out the pause before a start that follows a failed one; a cancel ends it."""
-        record = self._journal.record
-        due = self._task.repeats.due(record) if record else None
-        while due is not None and (left := (due - now()).total_seconds()) > 0 and not asked_to_cancel():
-            self._host.terminated.wait(min(left, self._wait_seconds))
-            self._leave_if_told()
+        return self._submit()
 
     def _stop_older(self) -> None:
         """Stop every workload of earlier executions of the step and wait until they are gone."""
@@ -117,7 +132,7 @@ class Start:
                 self._leave_if_told()
                 self._engine.backend.wait(other, self._wait_seconds, self._host.terminated)
 
-    def _submit(self, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+    def _submit(self) -> Outcome | None:
         workload = self._workload()
         while True:
             try:
@@ -128,7 +143,7 @@ class Start:
             except BackendError as error:
                 seen = self._engine.observe(self.key)
                 if seen.phase is Phase.ABSENT:
-                    if (outcome := self._wait_for_room(str(error), asked_to_cancel)) is not None:
+                    if (outcome := self._wait_for_room(str(error))) is not None:
                         return outcome
                     continue
                 details = seen.details  # it was started, and the answer was lost
@@ -146,12 +161,12 @@ class Start:
             installation_id(self._task.storage),
         )
 
-    def _wait_for_room(self, reason: str, asked_to_cancel: Callable[[], bool]) -> Outcome | None:
+    def _wait_for_room(self, reason: str) -> Outcome | None:
         """Say what is waited for, and wait a little; how the step ended instead, if it did."""
         self._journal.update(Status.PENDING, reason, {}, self.key.task)
         self._leave_if_told()
-        if asked_to_cancel():
-            return _NEVER_STARTED
+        if (declined := self._declined()) is not None:
+            return declined
         record = self._journal.record
         expired = self._limits.expired_before_active(record, self.key.task, now()) if record else None
         if expired is not None:

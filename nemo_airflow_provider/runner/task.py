@@ -17,6 +17,7 @@ from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.logline import LogLine
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
+from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner.repeat import Repeats
 
 
@@ -30,6 +31,12 @@ class StepLeft(NemoJobsError):
     """This worker must go while the workload runs on; a later try adopts it."""
 
     code = "step_left"
+
+
+class StepParked(NemoJobsError):
+    """The step is paused and its worker slot is given back; whoever answers its request runs it again."""
+
+    code = "step_parked"
 
 
 class StoreUnavailable(NemoJobsError):
@@ -86,11 +93,32 @@ class StepHost(Protocol):
     def task_state(self) -> str | None:
         """Airflow's state of this task instance now; None when it cannot be had."""
 
+    def invite(self, subject: str, body: str) -> None:
+        """Put a request with the options of `Answer` on Airflow's pages; what was answered before is forgotten.
+
+        :raises Superseded: another try has taken over
+        :raises StoreUnavailable: no answer
+        """
+
+    def withdraw(self) -> None:
+        """Take the request back, if that is possible now."""
+
     def emit(self, line: LogLine) -> None:
         """Copy a line of output to the task log. Called from another thread."""
 
     def note(self, text: str) -> None:
         """Write a sentence of ours to the task log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a parked step was answered on Airflow's pages, or through its API by us.
+
+    :param action: resume or cancel
+    """
+
+    action: Action
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ _VERBS = {
     Right.READ_LOGS: "read logs of",
     Right.CREATE: "create",
     Right.UPDATE: "change",
+    Right.ANSWER: "answer the required actions of",
     Right.DELETE: "delete",
 }
 

@@ -38,6 +38,7 @@ _QUESTIONS: dict[Right, tuple[str, DagAccessEntity]] = {
     Right.READ_LOGS: ("GET", DagAccessEntity.TASK_LOGS),
     Right.CREATE: ("POST", DagAccessEntity.RUN),
     Right.UPDATE: ("PUT", DagAccessEntity.RUN),
+    Right.ANSWER: ("PUT", DagAccessEntity.HITL_DETAIL),
     Right.DELETE: ("DELETE", DagAccessEntity.RUN),
 }
 
@@ -138,8 +139,12 @@ class AirflowGateway:
 
     async def mark_failed(self, caller: Caller, row: RunRow) -> None:
         """See `Gateway`."""
-        path = f"/dags/{quote(row.dag_id)}/dagRuns/{quote(row.run_id, safe='')}"
-        await self._call(caller, "PATCH", path, {"state": "failed"})
+        await self._call(caller, "PATCH", _run_path(row), {"state": "failed"})
+
+    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str) -> None:
+        """See `Gateway`."""
+        path = f"{_run_path(row)}/taskInstances/{quote(task_id, safe='')}/-1/hitlDetails"
+        await self._call(caller, "PATCH", path, {"chosen_options": [option], "params_input": {}})
 
     async def _call(self, caller: Caller, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """One call of Airflow's REST API: validation, audit, listeners and permissions are Airflow's.
@@ -170,6 +175,10 @@ class AirflowGateway:
             result: dict[str, Any] = answer.json()
             return result
         raise _refusal(answer)
+
+
+def _run_path(row: RunRow) -> str:
+    return f"/dags/{quote(row.dag_id)}/dagRuns/{quote(row.run_id, safe='')}"
 
 
 def _unread_text(dag_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Steering a job: cancel and delete. What is asked is written down as an intent; the step obeys."""
+"""Steering a job: pause, resume, cancel and delete. What is asked is written down as an intent; the step obeys."""
 
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ from nemo_airflow_provider.logs.store import remove_run
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import DELETED_KEY, INTENT_KEY, Intent, now
 from nemo_airflow_provider.model.status import Action, Status
+from nemo_airflow_provider.profiles import ProfileSet
 from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.away import DatabaseAway, advised
 from nemo_airflow_provider.service.gateway import Caller, Gateway, Right
 from nemo_airflow_provider.service.lookup import Lookup
+from nemo_airflow_provider.service.powers import require_pause
 from nemo_airflow_provider.service.view import JobView
+from nemo_airflow_provider.service.waking import Waking
 
 #: Between the record of a completed step and Airflow's word for it lie 0.1 to 0.3 s.
 _END_SECONDS = 3.0
 
 #: How long a database that refuses the end of a run is asked again. A deadlock alone takes a second to be told.
 _REFUSED_SECONDS = 10.0
+
+#: Also a job that is resuming can be asked to pause, and one that is pausing to resume: nobody has to wait for that.
+_PAUSABLE = (Status.CREATED, Status.PENDING, Status.ACTIVE, Status.RESUMING)
+_RESUMABLE = (Status.PAUSING, Status.PAUSED, Status.RESUMING)
 
 _UNCHANGED_TEXT = "Nothing was changed; try again."
 
@@ -56,6 +63,37 @@ class Control:
         self._clock = clock
         self._sleep = sleep
         self._lookup = Lookup(gateway, access)
+        self._waking = Waking(gateway, caller, self._look_again, clock, sleep)
+
+    async def pause(self, workspace: str, identifier: str, profiles: ProfileSet) -> dict[str, Any]:
+        """Ask a job to pause; one that is paused, or ends or has ended, stays as it is.
+
+        :return: the Job object after the change
+        :raises NotFound: no such job
+        :raises Forbidden: not this caller's to pause
+        :raises Conflict: the profile of its step cannot
+        """
+        with advised(_look_text(identifier)):
+            async with self._held(Right.UPDATE, workspace, identifier) as view:
+                if view.status in _PAUSABLE:
+                    require_pause(view, profiles)
+                    await self._ask(view, Action.PAUSE)
+            return render.job(await self._again(view))
+
+    async def resume(self, workspace: str, identifier: str) -> dict[str, Any]:
+        """Ask a job to go on; one that is not paused stays as it is.
+
+        :return: the Job object after the change
+        :raises NotFound: no such job
+        :raises Forbidden: not this caller's to resume
+        """
+        with advised(_look_text(identifier)):
+            async with self._held(Right.UPDATE, workspace, identifier) as view:
+                if view.status not in _RESUMABLE:
+                    return render.job(view)
+                await self._may_wake(view)
+                await self._ask(view, Action.RESUME)
+            return render.job(await self._waking.wake(await self._again(view), Action.RESUME))
 
     async def cancel(self, workspace: str, identifier: str) -> dict[str, Any]:
         """Ask a job to stop; one that is over stays as it is.
@@ -68,10 +106,21 @@ class Control:
             async with self._held(Right.UPDATE, workspace, identifier) as view:
                 if view.status.terminal:
                     return render.job(view)
+                await self._may_wake(view)
                 if view.status is not Status.CANCELLING:
-                    steps = [names.task_id_of(step.name) for step in view.spec.platform_spec.steps]
-                    await run_in_threadpool(self._write, view, steps, INTENT_KEY, self._intent(view, Action.CANCEL))
-            return render.job(await self._end_waiting(await self._past_an_end(view), view.run.clear_number))
+                    await self._ask(view, Action.CANCEL)
+            view = await self._waking.wake(await self._past_an_end(view), Action.CANCEL)
+            return render.job(await self._end_waiting(view, view.run.clear_number))
+
+    async def _may_wake(self, view: JobView) -> None:
+        """Before anything is written: whether the caller may answer what a parked step waits for."""
+        if view.parked_step is not None:
+            await run_in_threadpool(self._access.require, Right.ANSWER, view.workspace, view.run.dag_id)
+
+    async def _ask(self, view: JobView, action: Action) -> None:
+        """Write down for every step what is asked."""
+        steps = [names.task_id_of(step.name) for step in view.spec.platform_spec.steps]
+        await run_in_threadpool(self._write, view, steps, INTENT_KEY, self._intent(view, action))
 
     @asynccontextmanager
     async def _held(self, right: Right, workspace: str, identifier: str) -> AsyncIterator[JobView]:
@@ -94,7 +143,10 @@ class Control:
             await self._sleep(0.1)
 
     async def _again(self, view: JobView) -> JobView:
-        return await run_in_threadpool(self._lookup.job, view.workspace, view.id)
+        return await run_in_threadpool(self._look_again, view)
+
+    def _look_again(self, view: JobView) -> JobView:
+        return self._lookup.job(view.workspace, view.id)
 
     async def _end_waiting(self, view: JobView, clear_number: int) -> JobView:
         """End a run at once that has no step at work; one that begins meanwhile reads the intent itself.

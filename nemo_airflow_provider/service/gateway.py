@@ -19,6 +19,7 @@ class Right(StrEnum):
     READ_LOGS = "read_logs"
     CREATE = "create"
     UPDATE = "update"
+    ANSWER = "answer"
     DELETE = "delete"
 
 
@@ -156,6 +157,13 @@ class Gateway(Protocol):
 
         :raises Conflict: the run exists
         :raises NemoJobsError: Airflow refused; the text is Airflow's
+        """
+
+    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str) -> None:
+        """Answer the request of a parked task instance, which goes on then.
+
+        :raises Conflict: it was answered already
+        :raises NotFound: it has none
         """
 
     async def mark_failed(self, caller: Caller, row: RunRow) -> None:

@@ -23,6 +23,9 @@ LOST_TEXT = (
 REATTACH_TEXT = "The worker of this step was lost or is restarting; the next one adopts the workload"
 
 
+_PAUSES = (Status.PAUSING, Status.PAUSED, Status.RESUMING)
+
+
 @dataclass(frozen=True)
 class StepView:
     """One step of a job as it stands.
@@ -61,6 +64,14 @@ class StepView:
             return False
         return self.record is None and all(record.status.terminal for record in self.records.values())
 
+    @property
+    def parked(self) -> bool:
+        """Whether its task waits for an answer without a worker slot, or has said that it is about to."""
+        if self.task is None:
+            return False
+        parking = self.record is not None and self.record.parked_at is not None and self.task.state == "running"
+        return parking or self.task.state == "awaiting_input"
+
     def generation_in(self, attempt: int) -> int | None:
         """The generation that an earlier attempt shows: the newest that had begun by then."""
         return max((number for number, record in self.records.items() if record.clear_number <= attempt), default=None)
@@ -78,7 +89,9 @@ class StepView:
         """What the runner published, and a word where Airflow knows more."""
         details = dict(self.record.status_details) if self.record else {}
         between_tries = self.task is not None and self.task.state in ("up_for_retry", "up_for_reschedule")
-        if self.status is Status.ACTIVE and between_tries:
+        if self.status in _PAUSES and (self.record is None or self.record.status is not self.status):
+            details["message"] = f"Job is {self.status}"  # the runner will say more
+        elif self.status is Status.ACTIVE and between_tries:
             details["message"] = REATTACH_TEXT
         elif self.record is None and (
             self.status is Status.PENDING or (self.status is Status.CREATED and self.index > 0)

@@ -83,7 +83,7 @@ class JobView:
         first = names.task_id_of(self.spec.platform_spec.steps[0].name)
         intent = parse_intent(self.state.values.get((first, INTENT_KEY)))
         if intent is not None and intent.binds(self.run.clear_number):
-            return intent
+            return intent.model_copy(update={"action": Action.RESUME}) if intent.answered(self._resumed_at) else intent
         if self.state.marked_failed_by and self.run.state == "failed":
             return Intent(
                 action=Action.CANCEL,
@@ -130,10 +130,18 @@ class JobView:
                 found.setdefault(task_id, {})[generation] = record
         return found
 
+    @property
+    def _resumed_at(self) -> datetime | None:
+        """Up to when pauses were answered on Airflow's own pages."""
+        moments = [record.resumed_at for records in self._records.values() for record in records.values()]
+        return max((moment for moment in moments if moment is not None), default=None)
+
     def _is_over(self, task: TaskRow | None, record: StepRecord | None) -> bool:
         """Whether a workload has had all its time to end after Airflow had ended its task instance."""
         if task is None or record is None:
             return False
+        if record.rests:
+            return True
         # A task instance that Airflow skips between two tries keeps the end of the try before.
         ends = [moment for moment in (task.end_date, self.run.end_date) if moment is not None]
         return bool(ends) and (self.seen_at - max(ends)).total_seconds() > record.grace_seconds + _SETTLE_SECONDS
@@ -149,6 +157,16 @@ class JobView:
         """Whether every step either succeeded, in Airflow's eyes too, or waits for a worker."""
         succeeded = [step.task is not None and step.task.state == "success" for step in self.all_steps]
         return all(over or step.waits for over, step in zip(succeeded, self.all_steps, strict=True))
+
+    @property
+    def parked_step(self) -> StepView | None:
+        """The step whose task has given its worker slot back, or is about to."""
+        return next((step for step in self.all_steps if step.parked), None)
+
+    @property
+    def step_at_hand(self) -> StepView | None:
+        """The first step that has not completed."""
+        return next((step for step in self.all_steps if step.status is not Status.COMPLETED), None)
 
     @property
     def changes_step(self) -> bool:
@@ -175,6 +193,8 @@ class JobView:
     def updated_at(self) -> datetime:
         """When anything of it last changed."""
         moments = [self.run.run_after, self.run.end_date, *(step.updated_at for step in self.steps)]
+        if self.intent and not self.status.terminal:
+            moments.append(self.intent.at)
         return max(moment for moment in moments if moment is not None)
 
     @property
@@ -183,7 +203,7 @@ class JobView:
         details: dict[str, Any] = {"warnings": list(self.warnings)} if self.warnings else {}
         for step in self.steps:
             # A step that never started says nothing about the job (contract §6.1).
-            if step.record is None or step.tasks or step.status is Status.CANCELLED:
+            if step.record is None or step.tasks or step.status in (Status.CANCELLED, Status.PAUSED):
                 details.update(step.status_details)
         if not self.status.terminal:
             details.pop("exit_code", None)  # of a step before the one at work

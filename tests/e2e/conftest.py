@@ -17,6 +17,9 @@ from tests.stack.database import fresh_database
 #: So that the middle of a log is left out of Airflow's with few lines.
 TASK_LOG_LINES = 50
 
+#: So that a paused step gives its worker slot back while a test looks on, and not before the test has seen it hold one.
+PAUSE_HOLD_SECONDS = 3
+
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
@@ -35,6 +38,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             environ={
                 "AIRFLOW__NEMO__TASK_LOG_MAX_LINES": str(TASK_LOG_LINES),
                 "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
+                "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(PAUSE_HOLD_SECONDS),
             },
             profiles=PROFILES.format(root=home / "workloads"),
         )

@@ -36,6 +36,8 @@ jobs:
        config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1}}}}
     - {{provider: subprocess, profile: limited, backend: subprocess,
        config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1, ttl_seconds_active: 2}}}}
+    - {{provider: subprocess, profile: freezing, backend: subprocess,
+       config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1, pause: freeze}}}}
     - {{provider: subprocess, profile: gated, backend: subprocess,
        config: {{working_directory: {root}, airflow: {{pool: gate}}}}}}
 """
@@ -238,6 +240,22 @@ class Job:
         assert answer.status_code == 200, answer.text
         result: dict[str, Any] = answer.json()
         return result
+
+    def pause(self) -> dict[str, Any]:
+        return self._ask("pause")
+
+    def resume(self) -> dict[str, Any]:
+        return self._ask("resume")
+
+    def _ask(self, verb: str) -> dict[str, Any]:
+        answer = self.lab.http.post(f"{self.url}/{verb}")
+        assert answer.status_code == 200, answer.text
+        result: dict[str, Any] = answer.json()
+        return result
+
+    def wait_parked(self, step: str, timeout_seconds: float = 60) -> None:
+        """Return when the step's task has given its worker slot back."""
+        wait_until(lambda: self.task(step)["state"] == "awaiting_input", timeout_seconds, f"{self.name} to be parked")
 
     def steps(self) -> list[dict[str, Any]]:
         """The steps of the status."""

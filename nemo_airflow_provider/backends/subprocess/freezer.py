@@ -96,7 +96,8 @@ class Freezer:
             if process.stopped:
                 if process.pid not in self._stopped:
                     self._left_alone.add(process.pid)
-            else:
+            elif not (process.blocked and process.pid in self._stopped):
+                # A shell waits so for its child to become another program; one that is stopped before never will.
                 self._stop(process.pid)
                 still = False
         return still and self._ended() == before

@@ -176,6 +176,8 @@ class TestEntities:
         [
             (("jobs", "get-status", "pz-1"), "GET", f"{JOB}/status", status()),
             (("jobs", "cancel", "pz-1"), "POST", f"{JOB}/cancel", job(status="cancelling")),
+            (("jobs", "pause", "pz-1"), "POST", f"{JOB}/pause", job(status="pausing")),
+            (("jobs", "resume", "pz-1"), "POST", f"{JOB}/resume", job(status="resuming")),
             (("jobs", "steps", "get", "s-one", "--job", "pz-1"), "GET", f"{JOB}/steps/s-one", step()),
             (
                 ("jobs", "tasks", "get", "t-1", "--job", "pz-1", "--step", "s-one"),

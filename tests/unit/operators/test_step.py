@@ -101,7 +101,7 @@ class TestOutcomes:
         step.on_kill()
         seen: list[bool] = []
 
-        def run(_task: Any, host: TaskHost) -> None:
+        def run(_task: Any, host: TaskHost, *_: Any) -> None:
             step.on_kill()
             seen.append(host.terminated.wait(0))
 

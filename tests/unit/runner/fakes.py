@@ -18,6 +18,7 @@ from nemo_airflow_provider.backends.base import (
     Signal,
     Workload,
 )
+from nemo_airflow_provider.backends.powers import SupportsFreeze
 from nemo_airflow_provider.errors import BackendError, Superseded
 from nemo_airflow_provider.model.logline import LogLine
 from nemo_airflow_provider.model.names import WorkloadKey
@@ -40,10 +41,11 @@ class Process:
 
     output: bytes = b""
     end: Observation | None = None
+    frozen: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class FakeBackend(Backend):
+class FakeBackend(Backend, SupportsFreeze):
     """Workloads in a dict. `on_submit` decides how each goes; `on_stop` how it ends when asked."""
 
     def __init__(self) -> None:
@@ -82,7 +84,16 @@ class FakeBackend(Backend):
         self.looks += 1
         if key not in self.processes:
             return Observation(Phase.ABSENT)
-        return self.processes[key].end or Observation(Phase.RUNNING)
+        process = self.processes[key]
+        return process.end or Observation(Phase.RUNNING, frozen=process.frozen)
+
+    def freeze(self, key: WorkloadKey) -> None:
+        self._answer("freeze")
+        self.processes[key].frozen = True
+
+    def thaw(self, key: WorkloadKey) -> None:
+        self._answer("thaw")
+        self.processes[key].frozen = False
 
     def read_logs(self, key: WorkloadKey, position: Any, stop: Signal) -> Iterator[Chunk | None]:
         while not stop.is_set() and key in self.processes and self.processes[key].end is None:
@@ -124,6 +135,9 @@ class FakeHost:
         self.lines: list[LogLine] = []
         self.notes: list[str] = []
         self.superseded = False
+        self.invited: list[str] = []
+        self.withdrawn = 0
+        self.on_invite: Callable[[], object] = lambda: None
         self.away_until = 0.0
 
     def load(self, key: str) -> Any | None:
@@ -139,6 +153,14 @@ class FakeHost:
 
     def task_state(self) -> str | None:
         return self.state
+
+    def invite(self, subject: str, body: str) -> None:
+        self._answer()
+        self.invited.append(subject)
+        self.on_invite()
+
+    def withdraw(self) -> None:
+        self.withdrawn += 1
 
     def emit(self, line: LogLine) -> None:
         self.lines.append(line)

@@ -61,6 +61,7 @@ class FakeGateway:
         self.shapes: dict[str, str] = {}
         self.denied: set[tuple[Right, str]] = set()
         self.marked: list[int] = []
+        self.answers: list[tuple[str, str]] = []
         self.asked: list[tuple[Right, str]] = []
         self.locked: list[str] = []
         self.held: set[str] = set()
@@ -183,6 +184,13 @@ class FakeGateway:
         row = self.add(name, JobSpec.model_validate(conf), names.workspace_of_dag(dag_id) or "", run_id=run_id)
         self._reach("trigger")
         return replace(row, conf=conf)
+
+    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str) -> None:
+        self._reach("answer")
+        if self.states[row.pk].tasks[task_id].state != "awaiting_input":
+            raise Conflict("answered")
+        self.answers.append((task_id, option))
+        self.step(row, names.step_name_of(task_id), "scheduled")
 
     async def mark_failed(self, caller: Caller, row: RunRow) -> None:
         self._reach("mark_failed")

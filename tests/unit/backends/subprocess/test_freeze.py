@@ -31,8 +31,8 @@ def freeze(host: Host) -> None:
 
 
 def family(host: Host) -> dict[int, bool]:
-    """The workload's processes, and whether each is stopped."""
-    return {process.pid: process.stopped for process in processes.offspring(host.supervisor())}
+    """The workload's processes, and whether each stands still."""
+    return {process.pid: process.stopped or process.blocked for process in processes.offspring(host.supervisor())}
 
 
 @pytest.fixture

@@ -1,0 +1,64 @@
+"""The door: a step from whatever an earlier try left to its end, a pause, or the next worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_airflow_provider.backends.base import Backend, BackendConfig
+from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.model.record import StepRecord
+from nemo_airflow_provider.model.status import Action
+from nemo_airflow_provider.runner.engine import Engine
+from nemo_airflow_provider.runner.journal import Journal
+from nemo_airflow_provider.runner.loop import StepLoop, report
+from nemo_airflow_provider.runner.outcome import Outcome
+from nemo_airflow_provider.runner.task import Answer, StepHost, StepLeft, StepTask
+from nemo_airflow_provider.runner.timing import Timing
+from nemo_airflow_provider.runner.wishes import Wishes
+
+
+def run_step(task: StepTask, host: StepHost, timing: Timing | None = None, answer: Answer | None = None) -> Any:
+    """Run the step to its end, or adopt what an earlier try began.
+
+    :param answer: what the request of a parked step was answered with
+    :return: what its result file holds, if it has one
+    :raises StepParked: it is paused, and its worker slot is given back
+    :raises StepFailed: the step is over and did not complete
+    :raises StepLeft: this worker must go; the workload runs on
+    :raises Superseded: another try has taken over; touch nothing
+    """
+    timing = timing or Timing()
+    journal = Journal(task, host)
+    record = journal.read()
+    if record is not None and record.status.terminal:
+        report(Outcome(record.status, str(record.status_details.get("message", record.status))))
+        return journal.result() if task.result_file else None
+    if task.refusal is not None and (record is None or record.handle is None):
+        journal.fail(task.refusal)
+    backend, config = _open(task, host, journal, timing)
+    wishes = Wishes(host, journal, timing)
+    if answer is not None and record is not None:
+        _heed(answer, record, wishes)
+    loop = StepLoop(task, host, journal, Engine(backend, host, timing.engine), config, wishes, timing)
+    loop.run()
+    return loop.result
+
+
+def _heed(answer: Answer, record: StepRecord, wishes: Wishes) -> None:
+    if answer.action is Action.CANCEL:
+        wishes.cancel()
+    else:
+        record.resumed_at = answer.at
+
+
+def _open(task: StepTask, host: StepHost, journal: Journal, timing: Timing) -> tuple[Backend, BackendConfig]:
+    """The backend; a workload that was begun is not given up for a configuration that is being mended."""
+    while True:
+        try:
+            return task.open_backend()
+        except NemoJobsError as error:
+            if journal.record is None or journal.record.handle is None:
+                journal.fail(str(error))
+            journal.explain(f"The step's workload cannot be watched: {error}")
+            if host.terminated.wait(timing.intent_later):
+                raise StepLeft(str(error)) from error

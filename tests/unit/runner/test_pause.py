@@ -1,0 +1,287 @@
+"""Pauses of a step, in every state it can be in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Observation, Phase
+from nemo_airflow_provider.errors import CapacityError, Superseded
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.record import StepRecord, now, step_key
+from nemo_airflow_provider.model.status import Action
+from nemo_airflow_provider.runner import Answer, StepFailed, StepLeft, StepParked, StepTask, Timing, run_step
+from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
+
+QUICK = Timing(intent=0.001, engine=0.01, intent_later=0.001, last=0.5, park=60)
+PARKS = Timing(intent=0.001, engine=0.01, intent_later=0.001, last=0.5, park=0)
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    return FakeBackend()
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    return FakeHost()
+
+
+@pytest.fixture(params=["stop", "freeze"])
+def task(request: pytest.FixtureRequest, backend: FakeBackend, tmp_path: Path) -> StepTask:
+    return step_task(backend, tmp_path, pause=request.param)
+
+
+@pytest.fixture
+def stopping(backend: FakeBackend, tmp_path: Path) -> StepTask:
+    return step_task(backend, tmp_path)
+
+
+@pytest.fixture
+def freezing(backend: FakeBackend, tmp_path: Path) -> StepTask:
+    return step_task(backend, tmp_path, pause="freeze")
+
+
+def record(host: FakeHost) -> StepRecord:
+    return StepRecord.model_validate(host.values[step_key(0)])
+
+
+def then(host: FakeHost, *deeds: tuple[str, Callable[[], object]]) -> None:
+    """Do each as soon as that status is saved."""
+    todo: Iterator[tuple[str, Callable[[], object]]] = iter(deeds)
+    waiting = [next(todo, None)]
+    save = host.save
+
+    def saving(key: str, value: Any) -> None:
+        save(key, value)
+        if waiting[0] is not None and value["status"] == waiting[0][0]:
+            _, deed = waiting[0]
+            waiting[0] = next(todo, None)
+            deed()
+
+    host.save = saving  # type: ignore[method-assign]
+
+
+def end_newest(backend: FakeBackend, code: int = 0) -> None:
+    backend.processes[backend.submitted[-1]].end = Observation(Phase.ENDED, exit_code=code)
+
+
+def parked(task: StepTask, host: FakeHost, backend: FakeBackend) -> FakeHost:
+    """The host of the next execution of a step that was paused in the middle and has parked."""
+    backend.on_submit = lambda _: Process()
+    then(host, ("active", lambda: host.ask(Action.PAUSE)))
+    with pytest.raises(StepParked):
+        run_step(task, host, PARKS)
+    again = FakeHost()
+    again.values = host.values
+    return again
+
+
+def test_stopped_three_times_and_begun_anew(stopping: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    backend.on_submit = lambda _: Process(b"line\n")
+    pause, resume = (lambda action=action: host.ask(action) for action in (Action.PAUSE, Action.RESUME))
+    then(host, *[("active", pause), ("paused", resume)] * 3, ("active", lambda: end_newest(backend)))
+    run_step(stopping, host, QUICK)
+    assert backend.submitted == [stopping.key(start) for start in range(4)]
+    done = record(host)
+    assert [(row.status, row.status_details["message"]) for row in done.tasks[:-1]] == [("cancelled", "Paused")] * 3
+    assert done.tasks[-1].status == done.status == "completed"
+    seen = [value["status"] for _, value in host.saved]
+    assert [a for a, b in zip(seen, [None, *seen], strict=False) if a != b] == [
+        "pending",
+        *["active", "pausing", "paused", "resuming"] * 3,
+        "active",
+        "completed",
+    ]
+
+
+def test_frozen_three_times_and_let_go_on(freezing: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    backend.on_submit = lambda _: Process()
+    pause, resume = (lambda action=action: host.ask(action) for action in (Action.PAUSE, Action.RESUME))
+    then(host, *[("active", pause), ("paused", resume)] * 3, ("active", lambda: end_newest(backend)))
+    run_step(freezing, host, QUICK)
+    assert (backend.submitted, backend.stopped) == ([freezing.key(0)], [])
+    assert [row.status for row in record(host).tasks] == ["completed"]
+    assert record(host).paused_seconds > 0 and record(host).paused_at is None
+
+
+def test_what_has_not_begun_rests(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    host.ask(Action.PAUSE)
+    submitted: list[int] = []
+    then(host, ("paused", lambda: (submitted.append(len(backend.submitted)), host.ask(Action.RESUME))))
+    run_step(task, host, QUICK)
+    assert (submitted, backend.submitted) == ([0], [task.key(0)])
+    assert record(host).status == "completed"
+
+
+def test_what_waits_for_room_rests(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    answers: list[Any] = [CapacityError("no room"), ended(0)]
+
+    def submit(_: Any) -> Process:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            host.ask(Action.PAUSE)
+            time.sleep(0.01)
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    backend.on_submit = submit
+    then(host, ("paused", lambda: host.ask(Action.RESUME)))
+    run_step(task, host, QUICK)
+    assert backend.submitted == [task.key(0)] * 2
+    assert [row.status for row in record(host).tasks] == ["completed"]
+
+
+def test_cancel_of_what_rests(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    backend.on_submit = lambda _: Process()
+    then(host, ("active", lambda: host.ask(Action.PAUSE)), ("paused", lambda: host.ask(Action.CANCEL)))
+    with pytest.raises(StepFailed, match="cancelled"):
+        run_step(task, host, QUICK)
+    assert len(backend.stopped) == 1 and len(backend.submitted) == 1
+    assert [row.status for row in record(host).tasks] == ["cancelled"]
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "completed"), (3, "error")])
+def test_an_end_before_the_stop_was_heard_counts(
+    stopping: StepTask, host: FakeHost, backend: FakeBackend, code: int, status: str
+) -> None:
+    backend.on_submit = lambda _: Process()
+    backend.stop = lambda key, _: end_newest(backend, code)  # type: ignore[method-assign]
+    then(host, ("active", lambda: host.ask(Action.PAUSE)))
+    if code:
+        with pytest.raises(StepFailed):
+            run_step(stopping, host, QUICK)
+    else:
+        run_step(stopping, host, QUICK)
+    assert record(host).status == status
+
+
+def test_an_exit_code_of_zero_after_the_stop_is_a_pause(
+    stopping: StepTask, host: FakeHost, backend: FakeBackend
+) -> None:
+    def stop(key: WorkloadKey, _: float) -> None:
+        backend.processes[key].end = Observation(Phase.ENDED, exit_code=0, stopped="asked")
+
+    answers = [Process(), ended(0)]
+    backend.on_submit = lambda _: answers.pop(0)
+    backend.stop = stop  # type: ignore[method-assign]
+    messages: list[str] = []
+    then(
+        host,
+        ("active", lambda: host.ask(Action.PAUSE)),
+        ("paused", lambda: (messages.append(record(host).status_details["message"]), host.ask(Action.RESUME))),
+    )
+    run_step(stopping, host, QUICK)
+    assert (messages, len(backend.submitted)) == (["Job paused with exit code 0"], 2)
+
+
+def test_a_resume_while_it_stops_begins_anew_at_once(stopping: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    answers = [Process(), ended(0)]
+    backend.on_submit = lambda _: answers.pop(0)
+    then(host, ("active", lambda: host.ask(Action.PAUSE)), ("pausing", lambda: host.ask(Action.RESUME)))
+    run_step(stopping, host, QUICK)
+    assert len(backend.submitted) == 2
+
+
+class TestParking:
+    def test_it_goes_on_as_answered(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        again = parked(task, host, backend)
+        assert host.invited == ["Job 'job-1' is paused in step 'train'"]
+        left = record(host)
+        assert (left.status, left.parked_at is not None) == ("paused", True)
+        then(again, ("active", lambda: end_newest(backend)))
+        run_step(task, again, QUICK, Answer(Action.RESUME, now() + timedelta(seconds=1)))
+        assert record(again).status == "completed"
+        assert record(again).parked_at is None
+        assert len(backend.submitted) == (1 if task.open_backend()[1].pause == "freeze" else 2)
+
+    def test_cancelled_as_answered(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        again = parked(task, host, backend)
+        with pytest.raises(StepFailed):
+            run_step(task, again, QUICK, Answer(Action.CANCEL, now()))
+        assert record(again).status == "cancelled"
+        assert len(backend.submitted) == 1
+
+    def test_a_try_that_was_not_asked_rests_on(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        again = parked(task, host, backend)
+        with pytest.raises(StepParked):
+            run_step(task, again, PARKS)
+        assert len(backend.submitted) == 1
+
+    def test_a_resume_in_the_last_moment_is_not_missed(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        """It is written after the task has said that it parks, and before it does."""
+        backend.on_submit = lambda _: Process()
+        then(host, ("active", lambda: host.ask(Action.PAUSE)))
+        host.on_invite = lambda: (host.ask(Action.RESUME), then(host, ("active", lambda: end_newest(backend))))
+        run_step(task, host, PARKS)
+        assert (len(host.invited), host.withdrawn) == (1, 1)
+        assert record(host).parked_at is None
+
+
+def test_an_api_server_that_is_away_resumes_nothing(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    backend.on_submit = lambda _: Process()
+    then(host, ("active", lambda: host.ask(Action.PAUSE)), ("paused", lambda: away()))
+
+    def away() -> None:
+        host.away_until = time.monotonic() + 0.2
+        host.values["intent"]["action"] = "resume"
+
+    then(host, ("active", lambda: None), ("active", lambda: end_newest(backend)))
+    before = time.monotonic()
+    run_step(task, host, QUICK)
+    assert time.monotonic() - before >= 0.2
+    assert record(host).status == "completed"
+
+
+def test_a_worker_that_must_go_leaves_the_pause_as_it_is(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    backend.on_submit = lambda _: Process()
+    then(host, ("active", lambda: host.ask(Action.PAUSE)), ("paused", host.terminated.set))
+    with pytest.raises(StepLeft):
+        run_step(task, host, QUICK)
+    assert record(host).status == "paused"
+    again = FakeHost()
+    again.values = host.values
+    again.ask(Action.RESUME)
+    then(again, ("active", lambda: end_newest(backend)))
+    run_step(task, again, QUICK)
+    assert record(again).status == "completed"
+
+
+def test_a_superseded_try_lets_nothing_go(freezing: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+    again = parked(freezing, host, backend)
+    again.superseded = True
+    again.ask(Action.RESUME)
+    with pytest.raises(Superseded):
+        run_step(freezing, again, QUICK)
+    assert backend.processes[freezing.key(0)].frozen
+
+
+def test_a_rerun_does_not_obey_an_older_pause(host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+    host.ask(Action.PAUSE, clear_number=0)
+    run_step(step_task(backend, tmp_path, generation=1, clear_number=1), host, QUICK)
+    assert StepRecord.model_validate(host.values[step_key(1)]).status == "completed"
+
+
+def test_limits_stand_still(host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+    task = step_task(backend, tmp_path, pause="freeze", ttl_seconds_active=0)
+    backend.on_submit = lambda _: Process()
+    host.ask(Action.RESUME)
+    timing = Timing(intent=0.001, engine=0.01, intent_later=0.001, engine_timer=0.3, park=60)
+
+    def pause_long() -> None:
+        host.ask(Action.PAUSE)
+
+    def resume() -> None:
+        time.sleep(0.6)
+        host.ask(Action.RESUME)
+
+    then(host, ("active", pause_long), ("paused", resume), ("active", lambda: end_newest(backend)))
+    run_step(task, host, timing)
+    assert record(host).status == "completed"
