@@ -79,6 +79,14 @@ def get_provider_info() -> dict[str, Any]:
                         '["default"]',
                         '["default", {"name": "research", "access_control": {"Users": {"DAG Runs": ["can_read"]}}}]',
                     ),
+                    # A brace in a default would be taken for a placeholder by Airflow.
+                    "secret_grants": _option(
+                        "JSON list of pairs: a workspace, and a secret of another workspace that its jobs may use. "
+                        "A workspace's own secrets need no entry.",
+                        "string",
+                        "",
+                        '[["research", "shared/hf-token"]]',
+                    ),
                     "max_shapes": _option(
                         "Most job shapes (ordered step names and profiles) kept as DAGs at once.",
                         "integer",

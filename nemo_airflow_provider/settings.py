@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from airflow.configuration import conf
 
 from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.secret import SecretName, secret_of
 
 SECTION = "nemo"
+
+_GRANTS_EXAMPLE = '[["research", "shared/hf-token"]]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,48 @@ def _check_access_control(workspace: str, rules: object) -> None:
             f"[nemo] workspaces: access_control of '{workspace}' must map roles to lists of permissions, for all "
             'DAGs or by resource, for example {"Researchers": {"DAG Runs": ["can_read", "can_create"]}}'
         )
+
+
+def secret_grants() -> frozenset[tuple[str, SecretName]]:
+    """`[nemo] secret_grants`: which workspace may use which secret of another one.
+
+    What is wrong is told by its place: whoever reads the error may not know the other workspaces.
+
+    :raises ConfigError: not a JSON list of `["workspace", "other workspace/secret"]`
+    """
+    text = conf.get(SECTION, "secret_grants", fallback="") or "[]"
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"[nemo] secret_grants is not JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise ConfigError(f"[nemo] secret_grants must be a JSON list, for example {_GRANTS_EXAMPLE}")
+    known = workspaces()
+    return frozenset(_grant(entry, number, known) for number, entry in enumerate(entries, 1))
+
+
+def _grant(entry: object, number: int, known: Mapping[str, Workspace]) -> tuple[str, SecretName]:
+    place = f"[nemo] secret_grants: entry {number}"
+    if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)):
+        raise ConfigError(f"{place} is not a pair of a workspace and another one's secret, as in {_GRANTS_EXAMPLE}")
+    workspace, reference = entry
+    secret = secret_of(reference, workspace) if "/" in reference else None
+    if secret is None:
+        raise ConfigError(f"{place} does not end in 'workspace/secret', as in {_GRANTS_EXAMPLE}")
+    if unknown := [name for name in (workspace, secret.workspace) if name not in known]:
+        which = "first" if unknown[0] == workspace else "second"
+        raise ConfigError(f"{place}: [nemo] workspaces does not list the workspace of its {which} part")
+    if secret.workspace == workspace:
+        raise ConfigError(f"{place} grants a workspace its own secret, which it may use without")
+    return workspace, secret
+
+
+def may_use(workspace: str, secret: SecretName) -> bool:
+    """Whether jobs of a workspace may use a secret: its own, and what `secret_grants` lists.
+
+    :raises ConfigError: see `secret_grants`
+    """
+    return secret.workspace == workspace or (workspace, secret) in secret_grants()
 
 
 def storage() -> Path:

@@ -1,9 +1,10 @@
-"""Hiding secret values in log lines before they are stored."""
+"""Hiding secret values in what is stored: log lines, and what workloads and engines say of themselves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from nemo_airflow_provider.logs.store import Line
 
@@ -21,29 +22,61 @@ class Mask:
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        parts = {part.strip() for value in values for part in (value, *value.splitlines())}
-        # Longest first, so that a value that contains another is hidden as a whole.
-        self._parts = sorted((part for part in parts if len(part) >= SHORTEST_SECRET), key=len, reverse=True)
+        # A log's lines end at `\n` alone, text elsewhere at whatever else ends a line.
+        parts = {part.strip() for value in values for part in (value, *value.split("\n"), *value.splitlines())}
+        #: All texts that are hidden: the values and their lines, without white space around them.
+        self.parts = tuple(sorted(part for part in parts if len(part) >= SHORTEST_SECRET))
 
     def lines(self, lines: list[Line]) -> list[Line]:
         """The same lines without the values."""
-        if not self._parts:
+        if not self.parts:
             return lines
         return [(micros, task, stream, self.text(message)) for micros, task, stream, message in lines]
 
+    def value(self, value: Any) -> Any:
+        """The same JSON value without the values, in keys too."""
+        if not self.parts:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.value(key): self.value(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(inner) for inner in value]
+        return value
+
     def text(self, message: str) -> str:
         """The same text without the values."""
-        for part in self._parts:
-            if part in message:
-                message = message.replace(part, MASK)
-        if self._parts and message.endswith(" bytes]") and (cut := _CUT.search(message)):
-            message = self._without_begun(message[: cut.start()]) + cut[0]
-        return message
+        spans = [span for part in self.parts if part in message for span in _spans(part, message)]
+        if self.parts and message.endswith(" bytes]") and (cut := _CUT.search(message)):
+            spans += self._begun(message, cut.start())
+        return _without(sorted(spans), message) if spans else message
 
-    def _without_begun(self, text: str) -> str:
-        """Without the beginning of a value that the cut of a long line went through."""
-        for part in self._parts:
-            for length in range(len(part) - 1, SHORTEST_SECRET - 1, -1):
-                if text.endswith(part[:length]):
-                    return text[:-length] + MASK
-        return text
+    def _begun(self, message: str, end: int) -> Iterator[tuple[int, int]]:
+        """The beginnings of values that the cut of a long line went through."""
+        for part in self.parts:
+            first = message.find(part[:SHORTEST_SECRET], max(0, end - len(part) + 1), end)
+            while first >= 0:
+                if part.startswith(message[first:end]):
+                    yield first, end
+                    break
+                first = message.find(part[:SHORTEST_SECRET], first + 1, end)
+
+
+def _spans(part: str, message: str) -> Iterator[tuple[int, int]]:
+    """Where the part stands, also where it overlaps itself."""
+    first = message.find(part)
+    while first >= 0:
+        yield first, first + len(part)
+        first = message.find(part, first + 1)
+
+
+def _without(spans: list[tuple[int, int]], message: str) -> str:
+    """The message with one mask for each run of spans that touch: of two that overlap nothing may stay."""
+    kept, done = [], 0
+    masked_to = -1
+    for first, end in spans:
+        if first > masked_to:
+            kept += [message[done:first], MASK]
+        masked_to = done = max(masked_to, end)
+    return "".join([*kept, message[done:]])

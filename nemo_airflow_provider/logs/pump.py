@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ class Pump:
     :param root: directory of the store
     :param stream: the stream to write
     :param start: start number; a stored position of another start is not used
-    :param secrets: values that never reach the store
     :param stderr_prefix: put before each line of stderr
     :param segment_bytes: see `layout.SEGMENT_BYTES`
     """
@@ -53,7 +52,6 @@ class Pump:
         stream: StreamId,
         start: int,
         *,
-        secrets: Iterable[str] = (),
         stderr_prefix: str = "",
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
@@ -61,7 +59,7 @@ class Pump:
         self._root = root
         self._stream = stream
         self._start_number = start
-        self._mask = Mask(secrets)
+        self._mask = Mask()
         self._stderr_prefix = stderr_prefix
         self._segment_bytes = segment_bytes
         self._stop = threading.Event()
@@ -76,8 +74,12 @@ class Pump:
         #: what keeps the pump from going on now
         self.trouble: str | None = None
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, mask: Mask | None = None) -> None:
+        """Start the thread.
+
+        :param mask: hides what must never reach the store
+        """
+        self._mask = mask or self._mask
         self._thread.start()
 
     def stop(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 from airflow.sdk.execution_time.hitl import update_hitl_detail_response, upsert_hitl_detail
+from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+from airflow.sdk.log import mask_secret
 
-from nemo_airflow_provider.errors import Superseded
+from nemo_airflow_provider.errors import Superseded, Unavailable
 from nemo_airflow_provider.model.logline import LogLine
-from nemo_airflow_provider.model.record import now
+from nemo_airflow_provider.model.record import INTENT_KEY, now
 from nemo_airflow_provider.model.status import OPTIONS, Action
 from nemo_airflow_provider.runner import Answer, StoreUnavailable, Wakeup
+from nemo_airflow_provider.variables import look_up
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,6 +27,17 @@ T = TypeVar("T")
 
 #: Answers to a state-store write of a try that is archived.
 _GONE = (404, 410)
+
+
+def _look_up(key: str) -> str | None:
+    """A Variable's value as the secrets backends of this task have it.
+
+    :raises StoreUnavailable: one of them failed, and no other has it
+    """
+    try:
+        return look_up(ensure_secrets_backend_loaded(), lambda backend: backend.get_variable(key=key))
+    except Unavailable as error:
+        raise StoreUnavailable(str(error)) from error
 
 
 class TaskHost:
@@ -67,6 +81,20 @@ class TaskHost:
         """Answer it ourselves: while the task runs an answer does nothing."""
         with suppress(AirflowRuntimeError):  # answered by somebody else meanwhile
             update_hitl_detail_response(self._instance.id, ["Resume"], {})
+
+    def variable(self, key: str) -> str | None:
+        """The value of a Variable, through the secrets backends of this worker."""
+        value = _look_up(key)
+        if value is None:
+            # Airflow's last backend calls absent also what an API server or database that is away would have. The
+            # state store is behind both: once it answers, they are there, and what is still absent is.
+            self.load(INTENT_KEY)
+            value = _look_up(key)
+        return value
+
+    def hide(self, texts: Sequence[str]) -> None:
+        """Airflow hides them in this process and in the one that writes the log."""
+        mask_secret(list(texts))
 
     def emit(self, line: LogLine) -> None:
         """One line of output in the task log, with its own time; `seq` keeps equal lines apart there."""

@@ -13,7 +13,7 @@ from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.backends.registry import create_backend
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.record import generation_of
-from nemo_airflow_provider.model.spec import JobSpec, StepSpec
+from nemo_airflow_provider.model.spec import JobSpec
 from nemo_airflow_provider.profiles import load_profiles
 from nemo_airflow_provider.runner import StepTask
 
@@ -78,14 +78,13 @@ def assemble(
         storage=settings.storage(),
         task_log_max_lines=settings.task_log_max_lines(),
         open_backend=open_backend,
-        refusal=refusal or refusal_of(job, step),
+        may_use=lambda secret: settings.may_use(identity.workspace, secret),
+        refusal=refusal or refusal_of(job),
     )
 
 
-def refusal_of(job: JobSpec, step: StepSpec) -> str | None:
+def refusal_of(job: JobSpec) -> str | None:
     """What the jobs API refuses at creation and a run made by hand can ask for all the same."""
-    if any(item.from_secret for item in step.environment or []):
-        return f"Step '{step.name}' refers to secrets, which this installation does not resolve: give values instead."
     if job.output_location is not None:
         return f"fileset '{job.output_location}' not found: this installation has no filesets."
     return None

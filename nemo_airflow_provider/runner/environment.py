@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
 from nemo_airflow_provider.backends.base import Environment
@@ -13,10 +14,11 @@ from nemo_airflow_provider.runner.task import StepTask
 _SERVICES = ("JOBS", "FILES", "MODELS", "SECRETS")
 
 
-def environment_of(task: StepTask, key: WorkloadKey, attempt_number: int) -> Environment:
+def environment_of(task: StepTask, key: WorkloadKey, attempt_number: int, secrets: Mapping[str, str]) -> Environment:
     """What the step's workload finds in its environment, before the profile and the host add theirs.
 
     :param attempt_number: the attempt the generation began in
+    :param secrets: values of the step's secrets by environment variable
     """
     system = {
         "NEMO_JOB_ID": task.job_name,
@@ -25,7 +27,7 @@ def environment_of(task: StepTask, key: WorkloadKey, attempt_number: int) -> Env
         "NEMO_JOB_TASK": key.task,
         "NEMO_JOB_WORKSPACE": task.workspace,
         "NEMO_JOB_FILESET": names.fileset_name(task.job_name, task.job.output_location),
-        "NEMO_JOB_SECRETS": "",
+        "NEMO_JOB_SECRETS": ",".join(f"{item.variable}={item.secret}" for item in task.secrets),
     }
     step = {item.name: item.value for item in task.step.environment or [] if item.value is not None}
     base = _named_loopback(task.base_url)
@@ -35,7 +37,7 @@ def environment_of(task: StepTask, key: WorkloadKey, attempt_number: int) -> Env
         "NHX_CONFIG_WARNINGS_DISABLED": "1",
     }
     principal = {"NHX_PRINCIPAL": json.dumps({"principal_id": task.user})} if task.user else {}
-    return Environment(system=system, step=step, platform=platform, principal=principal)
+    return Environment(system=system, step=step, platform=platform, principal=principal, secrets=secrets)
 
 
 def _named_loopback(url: str) -> str:

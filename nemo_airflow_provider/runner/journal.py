@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
+from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.model.plain import cleaned
 from nemo_airflow_provider.model.record import (
     Handle,
@@ -38,6 +39,8 @@ class Journal:
         self._clear_number = task.clear_number
         self._dirty = False
         self.record: StepRecord | None = None
+        #: Hides the step's secrets in all that is written down.
+        self.mask = Mask()
 
     def read(self) -> StepRecord | None:
         """The record an earlier try left, or None.
@@ -113,7 +116,7 @@ class Journal:
         record = self.begun()
         record.status = outcome.status
         record.status_details = self.details(outcome.message, outcome.details)
-        record.error_details = cleaned(dict(outcome.error))
+        record.error_details = self._storable(dict(outcome.error))
         record.parked_at = None
         record.updated_at = record.ended_at = moment
         if task_name is None:
@@ -126,7 +129,7 @@ class Journal:
         """Write down that a start failed and another follows (`runner.repeat`); returns what is said of it."""
         self._end_task(outcome, task_name, error_stack)
         message = f"{outcome.message.rstrip('.')}; it is started again"
-        self.known.status_details = {"message": message}
+        self.known.status_details = {"message": self._storable(message)}
         self.known.updated_at = self._clock()
         self.store()
         return message
@@ -135,8 +138,8 @@ class Journal:
         if task := self.known.task(task_name):
             task.status = outcome.status
             task.status_details = self.details(outcome.message, outcome.details)
-            task.error_details = cleaned(dict(outcome.error))
-            task.error_stack = cleaned(error_stack)
+            task.error_details = self._storable(dict(outcome.error))
+            task.error_stack = self._storable(error_stack)
             task.updated_at = self._clock()
 
     def keep_result(self, value: Any) -> None:
@@ -205,7 +208,10 @@ class Journal:
 
     def details(self, message: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The record's `status_details` with what is new."""
-        return {**self.known.status_details, **cleaned({**(details or {}), "message": message})}
+        return {**self.known.status_details, **self._storable({**(details or {}), "message": message})}
+
+    def _storable(self, value: Any) -> Any:
+        return self.mask.value(cleaned(value))
 
     def _reached(self, status: Status) -> Status:
         """The status after one was seen that may not follow: the old one."""

@@ -25,6 +25,7 @@ from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
 from nemo_airflow_provider.runner.output import Output
 from nemo_airflow_provider.runner.pause import Pause, shown
 from nemo_airflow_provider.runner.result import with_result
+from nemo_airflow_provider.runner.secrets import StepSecrets
 from nemo_airflow_provider.runner.start import Start
 from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepLeft, StepTask
 from nemo_airflow_provider.runner.timing import Timing
@@ -63,6 +64,7 @@ class StepLoop:
         #: What the step's result file holds, once the step has completed.
         self.result: Any = None
         self._wishes = wishes
+        self._secrets = StepSecrets(task, host, journal, timing.engine)
         self._pause = Pause(task, host, journal, engine, config, wishes, timing)
         self._stop_asked = False
         #: Set once SIGTERM has been understood: when this process leaves at the latest.
@@ -87,13 +89,14 @@ class StepLoop:
             self._engine,
             self._config,
             self._limits,
+            self._secrets,
             self._wishes,
             self._timing.engine,
         )
 
     def _follow(self, key: WorkloadKey) -> bool:
         """Watch the workload to its end; whether the step goes on after it."""
-        with Output(self._task, self._host, self._engine.backend, key) as output:
+        with Output(self._task, self._host, self._engine.backend, key, self._secrets) as output:
             seen = self._watch(key, output)
             outcome, self.result = with_result(self._conclude(seen), self._task.result_file, self._engine, key)
             if output.lost:
@@ -122,6 +125,7 @@ class StepLoop:
         """Until the workload is over and all of its output is stored; the last look at it."""
         seen = self._engine.observe(key)
         while seen.phase in LIVE:
+            output.attend()
             self._publish(key, seen, output)
             self._obey(key, seen, output)
             self._engine.backend.wait(key, self._timing.intent, self._wake)
@@ -143,7 +147,9 @@ class StepLoop:
             status, message = Status.CANCELLING, ". ".join(filter(None, ("Job is cancelling", seen.message)))
         else:
             status, message = shown(self._journal.known, seen)
-        self._journal.update(status, output.trouble or message, seen.details, key.task)
+        # As long as it is not known what to hide, the engine's words are not written down either.
+        details = seen.details if output.pumping else {}
+        self._journal.update(status, output.trouble or message, details, key.task)
 
     def _obey(self, key: WorkloadKey, seen: Observation, output: Output) -> None:
         """Act on the intent and on limits."""

@@ -13,15 +13,21 @@ from nemo_airflow_provider.logs.store import line_count
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.record import now
+from nemo_airflow_provider.runner.secrets import StepSecrets
 from nemo_airflow_provider.runner.task import StepHost, StepTask
 
 
 class Output:
     """Pump and mirror of one start; both threads end with the `with` block."""
 
-    def __init__(self, task: StepTask, host: StepHost, backend: Backend, key: WorkloadKey) -> None:
+    def __init__(
+        self, task: StepTask, host: StepHost, backend: Backend, key: WorkloadKey, secrets: StepSecrets
+    ) -> None:
         self._task = task
         self._host = host
+        self._secrets = secrets
+        #: Whether it is known what to hide, and output is being stored.
+        self.pumping = False
         self._pump = Pump(
             lambda position, stop: backend.read_logs(key, position, stop),
             task.storage,
@@ -32,15 +38,16 @@ class Output:
         self._mirror = Mirror(task.storage, task.stream, host.emit, lines=task.task_log_max_lines)
 
     def __enter__(self) -> Output:
-        self._pump.start()
+        self.attend()
         self._mirror.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pump.stop()
-        self._pump.join(2.0)
+        if self.pumping:
+            self._pump.stop()
+            self._pump.join(2.0)
         summary = self._mirror.finish(1.0)
         if summary.not_mirrored:
             self._host.note(
@@ -49,12 +56,18 @@ class Output:
                 f"--step-id {self._task.step.name} --all-pages"
             )
 
+    def attend(self) -> None:
+        """Begin to store the output once it is known what to hide in it; to be called until all is stored."""
+        if not self.pumping and (mask := self._secrets.mask()) is not None:
+            self._pump.start(mask)
+            self.pumping = True
+
     @property
     def trouble(self) -> str | None:
         """What keeps the output from being stored right now, as a sentence."""
         if self._pump.waiting:
             return "Waiting for the earlier try of this step to let go of its log"
-        return self._pump.trouble
+        return self._pump.trouble if self.pumping else self._secrets.trouble
 
     @property
     def lost(self) -> str | None:
@@ -67,7 +80,11 @@ class Output:
         while not self._pump.finished and self._pump.error is None:
             if time.monotonic() > deadline or (wake is not None and wake.is_set()):
                 return False
-            self._pump.join(0.005)
+            self.attend()
+            if self.pumping:
+                self._pump.join(0.005)
+            else:
+                time.sleep(0.05)
         return True
 
     def last_sign(self) -> datetime | None:

@@ -14,6 +14,7 @@ from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits
 from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
 from nemo_airflow_provider.runner.repeat import failed_start
+from nemo_airflow_provider.runner.secrets import StepSecrets
 from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask
 from nemo_airflow_provider.runner.wishes import Wishes
 
@@ -36,6 +37,7 @@ class Start:
         engine: Engine,
         config: BackendConfig,
         limits: Limits,
+        secrets: StepSecrets,
         wishes: Wishes,
         wait_seconds: float,
     ) -> None:
@@ -45,6 +47,7 @@ class Start:
         self._engine = engine
         self._config = config
         self._limits = limits
+        self._secrets = secrets
         self._wishes = wishes
         self._wait_seconds = wait_seconds
         self._identity = engine.identity()
@@ -86,7 +89,8 @@ class Start:
             seen = self._engine.observe(self.key)
             if seen.phase is Phase.ABSENT:
                 return self._declined() or self._submit()
-            self._journal.submitted(self.key.task, seen.details)
+            # What the engine says is written down once it is known what to hide in it.
+            self._journal.submitted(self.key.task, {})
         self._host.note(f"Step '{self.key.step}' goes on: {self.key.task} was started by an earlier try")
         return None
 
@@ -133,10 +137,9 @@ class Start:
                 self._engine.backend.wait(other, self._wait_seconds, self._host.terminated)
 
     def _submit(self) -> Outcome | None:
-        workload = self._workload()
         while True:
             try:
-                details = self._engine.backend.submit(workload)
+                details = self._engine.backend.submit(self._workload())
             except StartError as error:
                 details_of_error = {"error": error.detail} if error.detail else {}
                 return Outcome(Status.ERROR, str(error), error={"message": str(error), **details_of_error})
@@ -152,7 +155,11 @@ class Start:
             return None
 
     def _workload(self) -> Workload:
-        environment = environment_of(self._task, self.key, self._journal.began_in)
+        """The workload with the secrets of this moment.
+
+        :raises BackendError: see `StepSecrets.values`
+        """
+        environment = environment_of(self._task, self.key, self._journal.began_in, self._secrets.values())
         return Workload(
             self.key,
             self._task.step,

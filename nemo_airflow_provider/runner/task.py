@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from nemo_airflow_provider.logs.store import StreamId
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.logline import LogLine
 from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.secret import SecretItem, SecretName, secret_items
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner.repeat import Repeats
@@ -103,6 +104,15 @@ class StepHost(Protocol):
     def withdraw(self) -> None:
         """Take the request back, if that is possible now."""
 
+    def variable(self, key: str) -> str | None:
+        """The value of an Airflow Variable; None when there is none.
+
+        :raises StoreUnavailable: nobody can tell now
+        """
+
+    def hide(self, texts: Sequence[str]) -> None:
+        """Replace these texts by `***` in the task log from now on."""
+
     def emit(self, line: LogLine) -> None:
         """Copy a line of output to the task log. Called from another thread."""
 
@@ -141,6 +151,7 @@ class StepTask:
     :param storage: root of the log store
     :param task_log_max_lines: lines at each end that reach the task log
     :param open_backend: resolves the profile when the step runs
+    :param may_use: whether the job's workspace may use a secret when the step runs
     :param refusal: why the step cannot run as written, if it cannot
     :param repeats: how often a workload that fails is started again
     :param result_file: path below the task's storage of the file whose content the step hands back; None: nothing
@@ -162,6 +173,7 @@ class StepTask:
     storage: Path
     task_log_max_lines: int
     open_backend: Callable[[], tuple[Backend, BackendConfig]]
+    may_use: Callable[[SecretName], bool]
     refusal: str | None = None
     repeats: Repeats = field(default_factory=Repeats)
     result_file: str | None = None
@@ -170,6 +182,11 @@ class StepTask:
     def run_key(self) -> str:
         """Identity of the run."""
         return names.run_key(self.dag_id, self.run_id, self.run_after)
+
+    @property
+    def secrets(self) -> list[SecretItem]:
+        """What of the step's environment is secret."""
+        return secret_items(self.step, self.workspace)
 
     @property
     def stream(self) -> StreamId:

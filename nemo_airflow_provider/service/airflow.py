@@ -14,8 +14,6 @@ from urllib.parse import quote
 import httpx
 from airflow.api_fastapi.app import cached_app, get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.configuration import conf
-from airflow.models.dag import DagModel
 from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider import settings
@@ -29,7 +27,7 @@ from nemo_airflow_provider.errors import (
     Unavailable,
 )
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.service import database, outage
+from nemo_airflow_provider.service import database, outage, variable
 from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState
 from nemo_airflow_provider.service.locks import name_lock
 
@@ -59,10 +57,8 @@ class AirflowGateway:
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
         """Ask Airflow's auth manager."""
         method, entity = _QUESTIONS[right]
-        # One query less a question where there are no teams.
-        teams = conf.getboolean("core", "multi_team", fallback=False)
+        details = DagDetails(id=dag_id, team_name=variable.team_of(dag_id))
         with outage.told():
-            details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id) if teams else None)
             return bool(
                 get_auth_manager().is_authorized_dag(
                     method=method,
@@ -71,6 +67,10 @@ class AirflowGateway:
                     user=caller.user,
                 )
             )
+
+    def has_variable(self, key: str, workspace: str) -> bool:
+        """See `Gateway`."""
+        return variable.is_set(key, variable.team_of(names.anchor_dag_id(workspace)))
 
     def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
         """See `Gateway`."""

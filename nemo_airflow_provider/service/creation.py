@@ -24,12 +24,8 @@ from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.away import advised
 from nemo_airflow_provider.service.gateway import Caller, Gateway, Right, RunState
 from nemo_airflow_provider.service.lookup import holder_of
+from nemo_airflow_provider.service.secretcheck import require_secrets
 from nemo_airflow_provider.service.view import JobView
-
-SECRETS_TEXT = (
-    "Unable to create job because one or more referenced secrets were not found or are not accessible. Verify each "
-    "platform_spec secret reference uses the expected workspace/name and that you have access."
-)
 
 
 class Creation:
@@ -73,8 +69,7 @@ class Creation:
         spec, warnings = await run_in_threadpool(admitted, self._profiles, request, given)
         if await run_in_threadpool(self._taken, workspace, name):
             raise _taken_error(workspace, name)
-        if any(item.from_secret for step in spec.platform_spec.steps for item in step.environment or []):
-            raise Conflict(SECRETS_TEXT)
+        await run_in_threadpool(require_secrets, self._gateway, self._access, workspace, spec.platform_spec.steps)
         if spec.output_location is not None:
             raise InvalidJob(f"fileset '{spec.output_location}' not found or not accessible in workspace '{workspace}'")
         return spec, warnings

@@ -122,6 +122,12 @@ class Gateway(Protocol):
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
         """Ask Airflow's auth manager."""
 
+    def has_variable(self, key: str, workspace: str) -> bool:
+        """Whether tasks of the workspace would find a value under this key of Airflow's Variables.
+
+        :raises Unavailable: a secrets backend failed, and no other has it
+        """
+
     def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
         """Runs of this job name, in any shape; newest first, deleted ones too, with conf."""
 

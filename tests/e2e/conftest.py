@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,6 +20,21 @@ TASK_LOG_LINES = 50
 
 #: So that a paused step gives its worker slot back while a test looks on, and not before the test has seen it hold one.
 PAUSE_HOLD_SECONDS = 3
+
+#: Variables beside those of the database: a custom secrets backend reads them from this file beside the home.
+VARIABLES_FILE = "variables.json"
+
+
+def secret_settings(variables: Path) -> dict[str, str]:
+    """A second workspace with a secret for the first, and all three kinds of secrets backends."""
+    variables.write_text("{}")
+    return {
+        "AIRFLOW__NEMO__WORKSPACES": '["default", "shared"]',
+        "AIRFLOW__NEMO__SECRET_GRANTS": '[["default", "shared/granted"]]',
+        "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"variables_file_path": str(variables)}),
+        "AIRFLOW_VAR_NEMO_SECRET.DEFAULT.IN-ENVIRONMENT": "value-of-the-environment",
+    }
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +55,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 "AIRFLOW__NEMO__TASK_LOG_MAX_LINES": str(TASK_LOG_LINES),
                 "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
                 "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(PAUSE_HOLD_SECONDS),
+                **secret_settings(home.parent / VARIABLES_FILE),
             },
             profiles=PROFILES.format(root=home / "workloads"),
         )

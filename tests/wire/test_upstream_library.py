@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.wire.jobs import LONG, Jobs, body, fresh
+from tests.wire.jobs import LONG, Jobs, body, fresh, step
 from tests.wire.upstream import Client, ClientError
 
 PROJECT = "wire-library"
@@ -108,6 +108,17 @@ class TestJobs:
         with pytest.raises(ClientError, match=words) as raised:
             client("create_job", body=content)
         assert raised.value.status == status
+
+    @pytest.mark.parametrize("reference", ["none", "default/none", "elsewhere/none"])
+    def test_a_secret_that_is_not_there(self, client: Client, reference: str) -> None:
+        needing = step("one", "true", environment=[{"name": "TOKEN", "from_secret": {"name": reference}}])
+        with pytest.raises(ClientError) as raised:
+            client("create_job", body=body(fresh(), platform_spec={"steps": [needing]}))
+        assert raised.value.status == 409
+        assert (
+            "Unable to create job because one or more referenced secrets were not found or are not accessible. Verify "
+            "each platform_spec secret reference uses the expected workspace/name and that you have access."
+        ) in raised.value.text
 
     def test_a_workspace_that_is_not_there(self, client: Client) -> None:
         with pytest.raises(ClientError, match="Workspace 'elsewhere' not found") as raised:

@@ -10,6 +10,7 @@ import pytest
 from nemo_airflow_provider.backends.base import Chunk
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.logs import pump as pump_module
+from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.logs.pump import Pump, Source
 from nemo_airflow_provider.logs.store import (
     StreamRemoved,
@@ -37,8 +38,8 @@ def _messages(root: Path) -> list[str]:
 
 
 def _pumped(source: Source, root: Path, start: int = 0, secrets: tuple[str, ...] = ()) -> Pump:
-    pump = Pump(source, root, STREAM, start, secrets=secrets)
-    pump.start()
+    pump = Pump(source, root, STREAM, start)
+    pump.start(Mask(secrets))
     assert pump.join(10)
     return pump
 
@@ -71,6 +72,12 @@ def test_another_start_begins_at_its_own_beginning(tmp_path: Path) -> None:
 def test_secrets_never_reach_the_store(tmp_path: Path) -> None:
     _pumped(Engine([Write(TASK, "stdout", b"key=hun\nkey=hunter22\n")], 6).read, tmp_path, 0, ("hunter22",))
     assert _messages(tmp_path) == ["key=hun", "key=***"]
+
+
+def test_a_secret_of_several_lines_never_reaches_the_store(tmp_path: Path) -> None:
+    secret = "-----BEGIN KEY-----\nMIIEpAIBAAKCAQEA\nab\n-----END KEY-----\n"
+    _pumped(Engine([Write(TASK, "stdout", f"key: {secret}end\n".encode())], 7).read, tmp_path, 0, (secret,))
+    assert _messages(tmp_path) == ["key: ***", "***", "ab", "***", "end"]
 
 
 def test_stderr_can_be_marked(tmp_path: Path) -> None:

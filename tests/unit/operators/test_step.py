@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from nemo_airflow_provider.errors import InvalidJob, Superseded
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.spec import JobSpec
+from nemo_airflow_provider.operators import host as hosts
 from nemo_airflow_provider.operators import step as operators
 from nemo_airflow_provider.operators.conf import ConfSource, job_of_conf
 from nemo_airflow_provider.operators.host import TaskHost
@@ -130,6 +132,49 @@ def test_what_a_failing_state_store_means(status: int, error: type[Exception]) -
     host = TaskHost({"task_state_store": Store(status), "ti": None}, None, Wakeup())  # type: ignore[typeddict-unknown-key,typeddict-item]
     with pytest.raises(error):
         host.save("step/0", {})
+
+
+class Backend:
+    """A secrets backend; `answers` are given one after the other."""
+
+    def __init__(self, *answers: str | Exception | None) -> None:
+        self.answers = list(answers)
+
+    def get_variable(self, key: str) -> str | None:
+        assert key == "nemo_secret.default.token"
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class TestVariables:
+    @pytest.fixture
+    def look(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
+        def look(backend: Backend, store: Any) -> str | None:
+            monkeypatch.setattr(hosts, "ensure_secrets_backend_loaded", lambda: [backend])
+            host = TaskHost({"task_state_store": store, "ti": None}, None, Wakeup())  # type: ignore[typeddict-unknown-key,typeddict-item]
+            return host.variable("nemo_secret.default.token")
+
+        return look
+
+    def test_one_that_is_there(self, look: Callable[..., str | None]) -> None:
+        assert look(Backend("value"), Store(500)) == "value"
+
+    def test_one_that_seems_absent_is_asked_for_again_once_airflow_answers(
+        self, look: Callable[..., str | None]
+    ) -> None:
+        answering = SimpleNamespace(get=lambda key: None)
+        assert look(Backend(None, None), answering) is None
+        assert look(Backend(None, "value"), answering) == "value"
+
+    def test_nothing_is_absent_while_airflow_is_away(self, look: Callable[..., str | None]) -> None:
+        with pytest.raises(StoreUnavailable):
+            look(Backend(None), Store(500))
+
+    def test_a_backend_that_fails(self, look: Callable[..., str | None]) -> None:
+        with pytest.raises(StoreUnavailable, match="secrets backend Backend failed: TimeoutError"):
+            look(Backend(TimeoutError("hunter22")), Store(500))
 
 
 def test_wakeup() -> None:

@@ -125,7 +125,7 @@ def ended(code: int, output: bytes = b"") -> Process:
 
 
 class FakeHost:
-    """A task process: a dict as state store."""
+    """A task process: a dict as state store, one as Variables; `variables_away` look-ups of those fail."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -139,6 +139,9 @@ class FakeHost:
         self.withdrawn = 0
         self.on_invite: Callable[[], object] = lambda: None
         self.away_until = 0.0
+        self.variables: dict[str, str] = {}
+        self.variables_away = 0
+        self.hidden: set[str] = set()
 
     def load(self, key: str) -> Any | None:
         self._answer()
@@ -161,6 +164,15 @@ class FakeHost:
 
     def withdraw(self) -> None:
         self.withdrawn += 1
+
+    def variable(self, key: str) -> str | None:
+        if self.variables_away:
+            self.variables_away -= 1
+            raise StoreUnavailable("Airflow's secrets backend Vault failed: TimeoutError")
+        return self.variables.get(key)
+
+    def hide(self, texts: Sequence[str]) -> None:
+        self.hidden.update(texts)
 
     def emit(self, line: LogLine) -> None:
         self.lines.append(line)
@@ -202,4 +214,5 @@ def step_task(
         storage=storage,
         task_log_max_lines=10,
         open_backend=lambda: (backend, FakeConfig(**config)),
+        may_use=lambda secret: secret.workspace == "default",
     )

@@ -52,7 +52,8 @@ class FakeGateway:
     """`Gateway` over lists.
 
     `denied` holds (right, DAG id) pairs the caller does not have, `asked` those that were asked for, `held` the
-    names locked now, and `failing` which calls, counted from 0, find no database, and how that fails.
+    names locked now, `variables` the keys that have a value, `looked_up` those that were asked for, and `failing`
+    which calls, counted from 0, find no database, and how that fails.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,8 @@ class FakeGateway:
         self.asked: list[tuple[Right, str]] = []
         self.locked: list[str] = []
         self.held: set[str] = set()
+        self.variables: set[str] = set()
+        self.looked_up: list[str] = []
         self.failing: dict[str, tuple[range, DatabaseAway]] = {}
         self.calls: Counter[str] = Counter()
 
@@ -123,6 +126,11 @@ class FakeGateway:
     def allows(self, caller: Caller, right: Right, dag_id: str) -> bool:
         self.asked.append((right, dag_id))
         return (right, dag_id) not in self.denied
+
+    def has_variable(self, key: str, workspace: str) -> bool:
+        self._reach("has_variable")
+        self.looked_up.append(key)
+        return key in self.variables
 
     def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
         self._reach("runs_named")

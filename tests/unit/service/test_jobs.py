@@ -134,11 +134,6 @@ class TestCreate:
                 InvalidJob,
                 "Execution profile 'cpu/default' in step 'train' needs backend 'docker'",
             ),
-            (
-                {"environment": [{"name": "A", "from_secret": {"name": "s"}}]},
-                Conflict,
-                "one or more referenced secrets were not found",
-            ),
         ],
     )
     def test_refusals(

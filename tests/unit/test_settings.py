@@ -1,0 +1,63 @@
+"""Options of `[nemo]`."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_airflow_provider import settings
+from nemo_airflow_provider.errors import ConfigError
+from nemo_airflow_provider.model.secret import SecretName
+from nemo_airflow_provider.provider_info import get_provider_info
+
+TOKEN = SecretName("shared", "hf-token")
+
+
+@pytest.fixture(autouse=True)
+def three_workspaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__NEMO__WORKSPACES", '["default", "research", "shared"]')
+
+
+class TestSecretGrants:
+    @pytest.mark.parametrize("text", ["", "[]"])
+    def test_none(self, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+        monkeypatch.setenv("AIRFLOW__NEMO__SECRET_GRANTS", text)
+        assert settings.secret_grants() == frozenset()
+        assert settings.may_use("shared", TOKEN)
+        assert not settings.may_use("research", TOKEN)
+
+    def test_pairs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AIRFLOW__NEMO__SECRET_GRANTS", '[["research", "shared/hf-token"]]')
+        assert settings.may_use("research", TOKEN)
+        assert not settings.may_use("default", TOKEN)
+        assert not settings.may_use("research", SecretName("shared", "other"))
+        assert not settings.may_use("shared", SecretName("research", "hf-token"))
+
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            ("[[", "secret_grants is not JSON: "),
+            ('{"research": "shared/hf-token"}', "must be a JSON list, for example "),
+            ('["research"]', "entry 1 is not a pair"),
+            ('[["research", "shared/a"], ["research", "shared/a", "shared/b"]]', "entry 2 is not a pair"),
+            ('[["research", 5]]', "entry 1 is not a pair"),
+            ('[["research", "hf-token"]]', "entry 1 does not end in 'workspace/secret'"),
+            ('[["research", "shared/*"]]', "entry 1 does not end in 'workspace/secret'"),
+            ('[["research", "shared/a/b"]]', "entry 1 does not end in 'workspace/secret'"),
+            ('[["nobody", "shared/a"]]', "does not list the workspace of its first part"),
+            ('[["research", "nobody/a"]]', "does not list the workspace of its second part"),
+            ('[["research", "research/a"]]', "entry 1 grants a workspace its own secret"),
+        ],
+    )
+    def test_faults_are_told_by_their_place(self, monkeypatch: pytest.MonkeyPatch, text: str, error: str) -> None:
+        monkeypatch.setenv("AIRFLOW__NEMO__SECRET_GRANTS", text)
+        with pytest.raises(ConfigError) as caught:
+            settings.secret_grants()
+        assert str(caught.value).startswith("[nemo] secret_grants")
+        assert error in str(caught.value)
+        assert "nobody" not in str(caught.value)
+
+
+def test_airflow_can_fill_in_the_defaults() -> None:
+    for name, option in get_provider_info()["config"]["nemo"]["options"].items():
+        if option["default"] is not None:
+            assert str(option["default"]).format() == option["default"], name
