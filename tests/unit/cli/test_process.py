@@ -22,6 +22,8 @@ def start(server: FakeServer, *arguments: str, **options: object) -> subprocess.
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A test run in the background (`nohup … &`) ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,  # type: ignore[call-overload]
     )
 
