@@ -19,13 +19,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bench import command_line, jobs, logs, systems
+from bench import burst, command_line, jobs, logs, running, systems
 from bench.registry import MEASUREMENTS, Measurement, System, chosen
 from bench.summary import side_by_side, summary
 from nemo_airflow_provider import processes
 
 #: Importing a module registers its measurements.
-MODULES = (jobs, command_line, logs)
+MODULES = (jobs, command_line, logs, burst, running)
 
 Start = Callable[[Path], AbstractContextManager[System]]
 

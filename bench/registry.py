@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import httpx
 
@@ -26,13 +26,49 @@ class System(Protocol):
     def each_worker(self) -> System:
         """The same, whose connections go to one API worker after the other."""
 
+    @property
+    def burst(self) -> int:
+        """How many jobs are asked of it at once."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks its executor runs at once."""
+
     def api_megabytes(self) -> float:
         """Resident memory of the processes that answer requests."""
+
+    def api_processor_seconds(self) -> float:
+        """Processor time that they have spent."""
+
+    def api_log_size(self) -> int:
+        """Where the log of the requests ends now."""
+
+    def task_requests(self, position: int) -> Mapping[str, int]:
+        """Requests of running tasks since then, by path."""
+
+    def task_megabytes(self) -> TaskMemory:
+        """Memory of the processes in which tasks run."""
+
+
+@dataclass(frozen=True)
+class TaskMemory:
+    """Proportional share of memory (PSS) in megabytes.
+
+    :param airflow: of the scheduler's executor and all that it started: Airflow's two processes a task
+    :param supervisors: of the processes that keep a step's workload, outside of Airflow
+    """
+
+    airflow: float
+    supervisors: float
+
+
+#: One number, or several by name.
+Sample = float | Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One number, measured several times on each system.
+    """One number, or a few that belong together, measured several times on each system.
 
     :param name: its key in the report; ends with the unit
     :param sample: measures once
@@ -42,21 +78,22 @@ class Measurement:
     """
 
     name: str
-    sample: Callable[[System], float]
+    sample: Callable[[System], Sample]
     runs: int
     warm_up: int = 1
     upstream: bool = True
 
 
+S = TypeVar("S", bound=Sample)
 MEASUREMENTS: dict[str, Measurement] = {}
 
 
 def measurement(
     name: str, *, runs: int, warm_up: int = 1, upstream: bool = True
-) -> Callable[[Callable[[System], float]], Callable[[System], float]]:
+) -> Callable[[Callable[[System], S]], Callable[[System], S]]:
     """Register the decorated function under the name; its module must be imported by `bench.__main__`."""
 
-    def register(sample: Callable[[System], float]) -> Callable[[System], float]:
+    def register(sample: Callable[[System], S]) -> Callable[[System], S]:
         MEASUREMENTS[name] = Measurement(name, sample, runs, warm_up, upstream)
         return sample
 

@@ -12,7 +12,11 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import sqlalchemy
 
+from bench import proc, stock
 from bench.jobs import PATH
+from bench.registry import TaskMemory
+from bench.tasks import Tasks
+from nemo_airflow_provider.standalone import environment
 from nemo_airflow_provider.standalone.component import Component
 from tests.stack.airflow import AirflowStack
 from tests.stack.database import fresh_database
@@ -20,16 +24,22 @@ from tests.stack.upstream import upstream_server
 
 API_WORKERS = 2
 MOST_CONNECTIONS = 200
+#: Of the executor, on Postgres: enough for the steps that `running` looks at.
+SLOTS = 24
+BURST, BURST_OF_UPSTREAM = 200, 20
 
 
 class RunningSystem:
     """See `bench.registry.System`."""
 
-    def __init__(self, url: str, nemo: str, server: Component, *, api_workers: int = 1) -> None:
+    def __init__(
+        self, url: str, nemo: str, server: Component, *, api_workers: int = 1, airflow: Tasks | None = None
+    ) -> None:
         self.url = url
         self.nemo = nemo
         self._server = server
         self._api_workers = api_workers
+        self._airflow = airflow
 
     def client(self) -> AbstractContextManager[httpx.Client]:
         return self._connect()
@@ -38,17 +48,50 @@ class RunningSystem:
         return httpx.Client(base_url=self.url, timeout=60)
 
     def each_worker(self) -> EachWorker:
-        return EachWorker(self.url, self.nemo, self._server, api_workers=self._api_workers)
+        return EachWorker(self.url, self.nemo, self._server, api_workers=self._api_workers, airflow=self._airflow)
+
+    @property
+    def burst(self) -> int:
+        """Fewer for upstream, which runs a few at a time."""
+        return BURST if self._airflow else BURST_OF_UPSTREAM
+
+    @property
+    def slots(self) -> int:
+        return self.tasks.slots
+
+    @property
+    def tasks(self) -> Tasks:
+        """Where tasks run.
+
+        :raises RuntimeError: it is no Airflow
+        """
+        if self._airflow is None:
+            raise RuntimeError(f"{self.url} is no Airflow")
+        return self._airflow
+
+    def api_processor_seconds(self) -> float:
+        return sum(map(proc.processor_seconds, self._server.members()))
+
+    def api_log_size(self) -> int:
+        return self._server.log.stat().st_size
+
+    def task_requests(self, position: int) -> dict[str, int]:
+        return proc.requests_below("/execution/", self._server.log, position)
+
+    def task_megabytes(self) -> TaskMemory:
+        return self.tasks.memory()
 
     def api_megabytes(self) -> float:
-        return sum(_resident_bytes(process) for process in self._server.members()) / 1e6
+        return sum(map(proc.resident_bytes, self._server.members())) / 1e6
 
 
 class EachWorker(RunningSystem):
     """Connects to one API worker after the other, so that few requests reach all of them."""
 
-    def __init__(self, url: str, nemo: str, server: Component, *, api_workers: int) -> None:
-        super().__init__(url, nemo, server, api_workers=api_workers)
+    def __init__(
+        self, url: str, nemo: str, server: Component, *, api_workers: int, airflow: Tasks | None = None
+    ) -> None:
+        super().__init__(url, nemo, server, api_workers=api_workers, airflow=airflow)
         self._served: set[int] = set()
 
     def client(self) -> AbstractContextManager[httpx.Client]:
@@ -74,14 +117,6 @@ class EachWorker(RunningSystem):
                 if any(end.raddr and end.raddr.port == port for end in psutil.Process(process).net_connections("tcp")):
                     return process
         raise RuntimeError(f"no process of {self.url} has the connection from port {port}")
-
-
-def _resident_bytes(process: int) -> int:
-    try:
-        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
-    except (FileNotFoundError, ProcessLookupError):
-        return 0  # it has ended meanwhile
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def postgres_url() -> str | None:
@@ -120,9 +155,19 @@ def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
     """
     with ExitStack() as resources:
         url = resources.enter_context(fresh_database(database)) if database else None
-        stack = resources.enter_context(AirflowStack(folder / "home", database=url, api_workers=API_WORKERS))
+        slots = SLOTS if url else int(environment.SQLITE_DEFAULTS["AIRFLOW__CORE__PARALLELISM"])
+        stock.write(folder / "home" / "dags")
+        stack = resources.enter_context(
+            AirflowStack(
+                folder / "home",
+                database=url,
+                api_workers=API_WORKERS,
+                environ={"AIRFLOW__CORE__PARALLELISM": str(slots)},
+            )
+        )
         nemo = str(Path(sys.executable).with_name("nemo"))
-        yield RunningSystem(stack.url, nemo, stack.server.components["api-server"], api_workers=API_WORKERS)
+        server = stack.server.components["api-server"]
+        yield RunningSystem(stack.url, nemo, server, api_workers=API_WORKERS, airflow=Tasks(stack, slots))
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from bench import __main__ as bench
-from bench import jobs, systems
-from bench.registry import MEASUREMENTS, Measurement
+from bench import burst, jobs, proc, running, stock, systems
+from bench.registry import MEASUREMENTS, Measurement, TaskMemory
+from bench.summary import side_by_side, summary
 
 
 @pytest.mark.parametrize("nemo", ["/no/such/nemo", "/"])
@@ -116,3 +118,158 @@ def test_connections_go_to_one_worker_after_the_other() -> None:
         finally:
             for child in children:
                 os.kill(child, signal.SIGKILL)
+
+
+def test_samples_of_several_numbers() -> None:
+    ours = summary([], [{"a": 1.0, "b": 5.0}, {"a": 3.0, "b": 7.0}])
+    assert ours["a"] == {"warm_up": [], "median": 2.0, "best": 1.0, "worst": 3.0, "runs": 2}
+    assert ours["b"]["median"] == 6.0
+    assert side_by_side(ours, None) == {"ours": ours, "upstream": None}
+
+
+def test_a_workload_that_is_lost_or_started_twice_is_no_number(tmp_path: Path) -> None:
+    (tmp_path / "once").write_text("started\n")
+    burst.check_marks(["once"], tmp_path)
+    (tmp_path / "twice").write_text("started\nstarted\n")
+    with pytest.raises(RuntimeError, match=r"2 of 3 .* \{'twice': 2, 'never': 0\}"):
+        burst.check_marks(["once", "twice", "never"], tmp_path)
+
+
+def test_a_burst_with_a_failure_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match="1 of 2 ended as error"):
+        burst._wait(lambda: ["completed", "error"], 2)
+    burst._wait(lambda: ["success", "completed"], 2)
+    monkeypatch.setattr(burst, "LIMIT_SECONDS", 0)
+    with pytest.raises(RuntimeError, match="1 of 2 had completed"):
+        burst._wait(lambda: ["completed", "active"], 2)
+
+
+def test_patience_has_an_end_and_is_for_servers_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(burst, "LOOK_SECONDS", 0)
+    answers = iter([None, 503, 200, 404, *[500] * 10, 200])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        status = next(answers)
+        if status is None:
+            raise httpx.RemoteProtocolError("gone")
+        return httpx.Response(status)
+
+    with httpx.Client(transport=httpx.MockTransport(answer), base_url="http://bench") as client:
+        assert burst.patiently(lambda: client.get("/").raise_for_status()).status_code == 200
+        for status in (404, 500):
+            with pytest.raises(httpx.HTTPStatusError, match=str(status)):
+                burst.patiently(lambda: client.get("/").raise_for_status())
+    assert list(answers) == [200]
+
+
+@pytest.mark.parametrize(("status", "raises"), [(201, False), (409, False), (422, True)])
+def test_what_is_there_already_is_made(status: int, raises: bool) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(status))
+    with httpx.Client(transport=transport, base_url="http://bench") as client:
+        if raises:
+            with pytest.raises(httpx.HTTPStatusError):
+                burst.posted(client, "/", {})
+        else:
+            burst.posted(client, "/", {})
+
+
+def test_what_a_failed_burst_leaves_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(burst, "LOOK_SECONDS", 0)
+    seen = iter([["active", "error"], ["cancelling", "error"], ["cancelled", "error"]])
+    stopped: list[str] = []
+    burst.end(stopped.append, ["a", "b"], lambda: next(seen))
+    assert sorted(stopped) == ["a", "b"]
+    assert list(seen) == []
+
+
+class Airflow20:
+    """A system whose counters move as those of 20 steps would."""
+
+    slots = 20
+
+    def __init__(self) -> None:
+        self.megabytes = iter([TaskMemory(100, 2), TaskMemory(300, 42)])
+        self.processor = iter([10.0, 11.0])
+
+    def task_megabytes(self) -> TaskMemory:
+        return next(self.megabytes)
+
+    def api_processor_seconds(self) -> float:
+        return next(self.processor)
+
+    def api_log_size(self) -> int:
+        return 17
+
+    def task_requests(self, position: int) -> dict[str, int]:
+        assert position == 17
+        return {"/execution/store/ti/x": 30, "/execution/task-instances/x/heartbeat": 10}
+
+
+def _observed(system: Any, calls: list[str]) -> dict[str, float]:
+    return running._observed(
+        system,
+        start=lambda: calls.append("start"),
+        are_running=lambda: True,
+        stop=lambda: calls.append("stop"),
+        have_ended=lambda: True,
+    )
+
+
+def test_what_running_steps_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "WINDOW_SECONDS", 0.01)
+    monkeypatch.setattr(running, "SETTLE_SECONDS", 0)
+    calls: list[str] = []
+    found = _observed(Airflow20(), calls)
+    assert found["megabytes_per_airflow_processes"] == 10.0
+    assert found["megabytes_per_workload_supervisor"] == 2.0
+    assert found["api_processor_milliseconds_per_task_request"] == 25.0
+    assert found["task_requests_per_second"] == pytest.approx(found["state_store_polls_per_second"] * 4 / 3)
+    assert calls == ["start", "stop"]
+
+
+def test_what_was_started_is_stopped_when_measuring_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(running, "WINDOW_SECONDS", 0)
+    system, calls = Airflow20(), []
+    system.processor = iter([])
+    with pytest.raises(StopIteration):
+        _observed(system, calls)
+    assert calls == ["start", "stop"]
+    system.slots = 8
+    with pytest.raises(RuntimeError, match="need Postgres"):
+        _observed(system, calls)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="memory and time of a process are in /proc")
+def test_numbers_of_a_process() -> None:
+    own = os.getpid()
+    assert 0 < proc.shared_bytes(own) <= proc.resident_bytes(own) * 1.1
+    assert proc.processor_seconds(own) == pytest.approx(sum(os.times()[:2]), abs=5)
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert (proc.shared_bytes(ended.pid), proc.resident_bytes(ended.pid), proc.processor_seconds(ended.pid)) == (
+        0,
+        0,
+        0,
+    )
+
+
+def test_requests_in_the_access_log(tmp_path: Path) -> None:
+    line = (
+        "2026-12-02T01:00:56.516818Z [info     ] request finished               [http.access] "
+        "client_addr=127.0.0.1:60752 duration_us=136 loc=http_access_log.py:130 method=GET "
+        "path={} query= status_code=200\n"
+    )
+    log = tmp_path / "api-server.log"
+    log.write_text(line.format("/execution/early"))
+    position = log.stat().st_size
+    with log.open("a") as file:
+        file.writelines(map(line.format, ["/execution/a", "/execution/a", "/apis/jobs", "/execution/b"]))
+    assert proc.requests_below("/execution/", log, position) == {"/execution/a": 2, "/execution/b": 1}
+
+
+def test_the_stock_dag_is_a_dag_file(tmp_path: Path) -> None:
+    stock.write(tmp_path / "home" / "dags")
+    (file,) = (tmp_path / "home" / "dags").iterdir()
+    compile(file.read_text(), str(file), "exec")
+    assert "{{ dag_run.conf['command'] }}" in file.read_text()
