@@ -92,6 +92,12 @@ def get_provider_info() -> dict[str, Any]:
                         "integer",
                         "500",
                     ),
+                    "sweep_seconds": _option(
+                        "Seconds between two runs of the DAG nemo-sweep, which tidies up after jobs. 0: only when "
+                        "it is triggered by hand.",
+                        "integer",
+                        "60",
+                    ),
                     "task_log_max_lines": _option(
                         "First and last lines of a step's output that are copied to Airflow's task log.",
                         "integer",

@@ -145,6 +145,11 @@ def max_shapes() -> int:
     return int(conf.getint(SECTION, "max_shapes", fallback=500))
 
 
+def sweep_seconds() -> int:
+    """`[nemo] sweep_seconds`: between two runs of the DAG `nemo-sweep`; 0: only when it is triggered."""
+    return max(0, int(conf.getint(SECTION, "sweep_seconds", fallback=60)))
+
+
 def task_log_max_lines() -> int:
     """`[nemo] task_log_max_lines`: first and last lines of a step that reach Airflow's task log."""
     return int(conf.getint(SECTION, "task_log_max_lines", fallback=5000))
@@ -164,3 +169,9 @@ def task_base_url() -> str:
     """Where a workload reaches the API: `[nemo] task_base_url`, else `[api] base_url`."""
     configured = conf.get(SECTION, "task_base_url", fallback="") or conf.get("api", "base_url", fallback="")
     return str(configured or "http://localhost:8080").rstrip("/")
+
+
+def api_url() -> str:
+    """Where a worker reaches the API server: where its tasks reach Airflow's own execution API, else as workloads."""
+    url = str(conf.get("core", "execution_api_server_url", fallback="") or "").rstrip("/")
+    return url.removesuffix("/execution") if url.endswith("/execution") else task_base_url()

@@ -35,6 +35,7 @@ def get_provider_cli_commands() -> list[CLICommand]:
             subcommands=(
                 _check(),
                 GroupCommand("config", "The configuration file of execution profiles", (_config_check(),)),
+                _sweep(),
             ),
         )
     ]
@@ -59,4 +60,16 @@ def _config_check() -> ActionCommand:
         "Exit codes: 0 no errors, 1 errors in the file (with --strict also warnings), 2 usage, or no such file.",
         func=lazy_load_command(f"{_COMMANDS}.config_check"),
         args=(ARG_FILE, ARG_OUTPUT, ARG_STRICT),
+    )
+
+
+def _sweep() -> ActionCommand:
+    return ActionCommand(
+        name="sweep",
+        help="Tidy up after jobs now, as the DAG nemo-sweep does every minute",
+        description="Ends cancels that nobody obeys, stops workloads of this host that nobody needs, stores the rest "
+        "of their output, and removes what is left once its time is over. Harmless at any time, and twice. "
+        "Exit codes: 0 swept, 1 it cannot be swept, 2 usage.",
+        func=lazy_load_command("nemo_airflow_provider.airflow_cli.sweep.sweep"),
+        args=(ARG_OUTPUT,),
     )

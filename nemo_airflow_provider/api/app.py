@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from nemo_airflow_provider import __version__
-from nemo_airflow_provider.api import jobs, logs, profiles, steps
+from nemo_airflow_provider.api import jobs, logs, profiles, steps, sweep
 from nemo_airflow_provider.api.bodylimit import BodyLimit
 from nemo_airflow_provider.errors import Conflict, NemoJobsError
 from nemo_airflow_provider.model.plain import flaw_in
@@ -38,6 +38,7 @@ def create_app() -> FastAPI:
     )
     for router in (profiles.router, jobs.router, logs.router, steps.router):
         app.include_router(router, prefix="/v2")
+    app.include_router(sweep.router)
     app.add_middleware(BodyLimit)
     app.add_exception_handler(NemoJobsError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)

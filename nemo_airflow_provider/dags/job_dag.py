@@ -71,13 +71,12 @@ def _made(dag_id: str, body: dict[str, Any], workspace: str, dag_kwargs: dict[st
         "tags": {*(dag_kwargs.get("tags") or ()), "nemo", workspace_tag(workspace)},
     }
     dag = DAG(dag_id=dag_id, **given)
-    with dag:  # so that Airflow finds it also where its author keeps no name for it
-        add_chain(
-            dag,
-            spec.platform_spec.shape(),
-            profiles,
-            lambda index, refusal: FixedSource(workspace, spec, index, refusal),
-        )
+    add_chain(
+        dag,
+        spec.platform_spec.shape(),
+        profiles,
+        lambda index, refusal: FixedSource(workspace, spec, index, refusal),
+    )
     return dag
 
 

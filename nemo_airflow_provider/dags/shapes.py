@@ -20,6 +20,7 @@ from nemo_airflow_provider.model.shape import Shape, loads
 from nemo_airflow_provider.operators.conf import ConfSource
 from nemo_airflow_provider.operators.placement import known_profiles
 from nemo_airflow_provider.profiles import ProfileSet
+from nemo_airflow_provider.sweep import SWEEP_DAG_ID
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ def define_dags(namespace: dict[str, Any]) -> None:
 
 
 def _one(dag_id: str) -> Iterator[DAG]:
+    if dag_id == SWEEP_DAG_ID:
+        yield _sweep(known_profiles())
     workspace = names.workspace_of_dag(dag_id)
     if workspace is None:
         return
@@ -58,6 +61,7 @@ def _all() -> Iterator[DAG]:
     for workspace in workspaces.values():
         yield _anchor(workspace)
     profiles = known_profiles()
+    yield _sweep(profiles)
     for key in Variable.keys(prefix=names.SHAPE_VARIABLE_PREFIX):
         dag_id = str(key)[len(names.SHAPE_VARIABLE_PREFIX) :]
         owner = workspaces.get(names.workspace_of_dag(dag_id) or "")
@@ -68,6 +72,13 @@ def _all() -> Iterator[DAG]:
         except Exception:
             # One Variable that somebody broke must not take every other job's DAG away.
             log.exception("The shape %s is left out", dag_id)
+
+
+def _sweep(profiles: ProfileSet | None) -> DAG:
+    # Imported here: a step's process needs nothing of it.
+    from nemo_airflow_provider.dags.sweep import sweep_dag
+
+    return sweep_dag(profiles)
 
 
 def _anchor(workspace: settings.Workspace) -> DAG:

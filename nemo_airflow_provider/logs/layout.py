@@ -146,3 +146,20 @@ def remove_run(root: Path, workspace: str, run_key: str) -> None:
             # A pump that has not noticed yet may have added a file to a directory being emptied.
             if attempt == _REMOVE_TRIES - 1:
                 raise
+
+
+def stored_runs(root: Path) -> set[tuple[str, str]]:
+    """(workspace, run key) of every run of which there are streams."""
+    return {
+        (workspace.name, run.name)
+        for workspace in _directories(root / "logs")
+        for run in _directories(Path(workspace.path))
+    }
+
+
+def _directories(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []

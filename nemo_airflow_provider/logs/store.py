@@ -27,6 +27,7 @@ from nemo_airflow_provider.logs.layout import (
     mark_superseded,
     remove_run,
     segment_path,
+    stored_runs,
     superseded_start,
     task_path,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "line_count",
     "mark_superseded",
     "remove_run",
+    "stored_runs",
     "superseded_start",
 ]
 

@@ -1,9 +1,9 @@
 """What is remembered of a run beside Airflow's own tables, in the task state store of its task instances.
 
 One writer a key: the runner writes `step/<generation>` and `result/<generation>` of its own task instance, the API
-writes `intent` of every task instance and `deleted` of the first step's. Readers ignore fields they do not know, so a
-newer writer does not break an older reader, and values they cannot read at all: Airflow's own API lets people write
-these keys too.
+writes `intent` of every task instance and `deleted` of the first step's, the sweep `verdict/<generation>`
+(`model/verdict.py`). Readers ignore fields they do not know, so a newer writer does not break an older reader, and
+values they cannot read at all: Airflow's own API lets people write these keys too.
 """
 
 from __future__ import annotations
@@ -59,11 +59,13 @@ def _in_utc(moment: datetime) -> datetime:
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
-class _Stored(BaseModel):
+class Stored(BaseModel):
+    """A value of the state store; fields of a newer writer are ignored."""
+
     model_config = {"extra": "ignore"}
 
 
-class Handle(_Stored):
+class Handle(Stored):
     """Which workload belongs to the step, and how sure we are that it was submitted.
 
     :param state: `submitting` is written before the engine is asked, `submitted` after it has answered
@@ -80,7 +82,7 @@ class Handle(_Stored):
     pausing: Literal["stop", "freeze"] | None = None
 
 
-class TaskRecord(_Stored):
+class TaskRecord(Stored):
     """One workload of a step."""
 
     name: str
@@ -93,7 +95,7 @@ class TaskRecord(_Stored):
     updated_at: Moment
 
 
-class StepRecord(_Stored):
+class StepRecord(Stored):
     """One generation of a step.
 
     :param clear_number: Airflow's clear number when the generation began: the attempt it belongs to
@@ -156,7 +158,7 @@ class StepRecord(_Stored):
             self.paused_at = None
 
 
-class Intent(_Stored):
+class Intent(Stored):
     """What a person asked of an attempt.
 
     :param clear_number: the attempt it was written for
@@ -178,18 +180,19 @@ class Intent(_Stored):
 
 def parse_record(value: object) -> StepRecord | None:
     """A stored step record; None for a value that is none."""
-    return _parse(StepRecord, value)
+    return parse(StepRecord, value)
 
 
 def parse_intent(value: object) -> Intent | None:
     """A stored intent; None for a value that is none."""
-    return _parse(Intent, value)
+    return parse(Intent, value)
 
 
-_Kind = TypeVar("_Kind", bound=_Stored)
+_Kind = TypeVar("_Kind", bound=Stored)
 
 
-def _parse(kind: type[_Kind], value: object) -> _Kind | None:
+def parse(kind: type[_Kind], value: object) -> _Kind | None:
+    """A stored value of this kind; None for a value that is none."""
     if not isinstance(value, dict) or flaw_in(value) is not None:
         return None
     try:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _GONE = (404, 410)
 
 
-def _look_up(key: str) -> str | None:
+def variable_value(key: str) -> str | None:
     """A Variable's value as the secrets backends of this task have it.
 
     :raises StoreUnavailable: one of them failed, and no other has it
@@ -84,12 +84,12 @@ class TaskHost:
 
     def variable(self, key: str) -> str | None:
         """The value of a Variable, through the secrets backends of this worker."""
-        value = _look_up(key)
+        value = variable_value(key)
         if value is None:
             # Airflow's last backend calls absent also what an API server or database that is away would have. The
             # state store is behind both: once it answers, they are there, and what is still absent is.
             self.load(INTENT_KEY)
-            value = _look_up(key)
+            value = variable_value(key)
         return value
 
     def hide(self, texts: Sequence[str]) -> None:

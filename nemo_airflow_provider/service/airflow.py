@@ -97,12 +97,16 @@ class AirflowGateway:
         database.write_value(row, task_ids, key, value)
 
     @asynccontextmanager
-    async def name_lock(self, workspace: str, name: str) -> AsyncIterator[None]:
+    async def name_lock(self, workspace: str, name: str, shape: str | None = None) -> AsyncIterator[None]:
         """See `Gateway`."""
         async with AsyncExitStack() as held:
             with outage.told():
-                await held.enter_async_context(name_lock(workspace, name, settings.storage()))
+                await held.enter_async_context(name_lock(workspace, name, settings.storage(), shape=shape))
             yield
+
+    def has_shape(self, dag_id: str) -> bool:
+        """See `Gateway`."""
+        return database.shape_value(dag_id) is not None and database.dag_is_ready(dag_id)
 
     async def ensure_shape(self, dag_id: str, value: str) -> None:
         """See `Gateway`."""

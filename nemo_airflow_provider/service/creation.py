@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from nemo_airflow_provider.errors import Conflict, InvalidJob
+from nemo_airflow_provider.errors import Conflict, InvalidJob, Unavailable
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.body import generated_name
 from nemo_airflow_provider.model.shape import shape_of
@@ -52,8 +52,9 @@ class Creation:
                 with advised("No job was created; try again."):
                     spec, warnings = await self._admitted(workspace, name, request, given)
                     dag_id = await self._dag_of(workspace, spec)
-                    await held.enter_async_context(self._gateway.name_lock(workspace, name))
+                    await held.enter_async_context(self._gateway.name_lock(workspace, name, dag_id))
                     run_id = await run_in_threadpool(self._free_run_id, workspace, name)
+                    await run_in_threadpool(self._check_shape, dag_id)
                 try:
                     row = await self._gateway.trigger(self._caller, dag_id, run_id, conf_of(spec, warnings))
                 except Conflict:
@@ -81,6 +82,11 @@ class Creation:
         # The shape's DAG exists now, and may have permissions of its own.
         await run_in_threadpool(self._access.require, Right.CREATE, workspace, shape.dag_id)
         return shape.dag_id
+
+    def _check_shape(self, dag_id: str) -> None:
+        """The sweep may have retired a shape that nobody had used for long; under the lock it does not."""
+        if not self._gateway.has_shape(dag_id):
+            raise Unavailable(f"The job shape {dag_id} was being retired. No job was created; try again.")
 
     def _taken(self, workspace: str, name: str) -> bool:
         return holder_of(self._gateway.runs_named(workspace, name)) is not None

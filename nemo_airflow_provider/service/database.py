@@ -33,11 +33,11 @@ from nemo_airflow_provider.service.jsontext import json_text
 #: Runs read by one query: two ids of each stay below the 999 parameters of an older SQLite.
 _CHUNK = 400
 
-_DELETED = exists().where(TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key == DELETED_KEY)
+DELETED = exists().where(TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key == DELETED_KEY)
 _RECORDED = exists().where(
     TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key.startswith(STEP_KEY_PREFIX)
 )
-_COLUMNS = (
+COLUMNS = (
     DagRun.id,
     DagRun.dag_id,
     DagRun.run_id,
@@ -71,20 +71,21 @@ def _authored(workspace: str) -> ColumnElement[bool]:
     return condition
 
 
-def _row(
+def to_row(
     values: Sequence[Any], conf: Mapping[str, Any] | None, *, deleted: bool = False, recorded: bool = False
 ) -> RunRow:
+    """A run out of the values of `COLUMNS`."""
     return replace(RunRow(*values), conf=conf, deleted=deleted, recorded=recorded)
 
 
 def runs_where(workspace: str, condition: ColumnElement[bool]) -> list[RunRow]:
     """Runs of a workspace with conf and deletion mark, newest first."""
-    statement = select(*_COLUMNS, DagRun.conf, _DELETED, authored.VERSION).where(
+    statement = select(*COLUMNS, DagRun.conf, DELETED, authored.VERSION).where(
         or_(_of_shapes(workspace), _authored(workspace)), condition
     )
     with session_scope() as session:
         found = session.execute(statement.order_by(DagRun.id.desc())).all()
-        rows = [(_row(row[:-3], row[-3], deleted=bool(row[-2])), row[-1]) for row in found]
+        rows = [(to_row(row[:-3], row[-3], deleted=bool(row[-2])), row[-1]) for row in found]
         return authored.with_documents(session, rows, workspace)
 
 
@@ -108,12 +109,13 @@ def runs_of(workspace: str) -> list[RunRow]:
     """Runs that are jobs and not deleted, newest first, with the parts of conf that lists are filtered by."""
     with session_scope() as session:
         source, project = (json_text(session, DagRun.conf, key) for key in ("source", "project"))
-        statement = select(*_COLUMNS, source, project, _RECORDED, authored.VERSION).where(
-            ~_DELETED, or_(and_(_of_shapes(workspace), source.is_not(None)), _authored(workspace))
+        statement = select(*COLUMNS, source, project, _RECORDED, authored.VERSION).where(
+            ~DELETED, or_(and_(_of_shapes(workspace), source.is_not(None)), _authored(workspace))
         )
         found = session.execute(statement.order_by(DagRun.run_after.desc(), DagRun.id.desc())).all()
         rows = [
-            (_row(row[:-4], {"source": row[-4], "project": row[-3]}, recorded=bool(row[-2])), row[-1]) for row in found
+            (to_row(row[:-4], {"source": row[-4], "project": row[-3]}, recorded=bool(row[-2])), row[-1])
+            for row in found
         ]
         return authored.with_documents(session, rows, workspace)
 
@@ -127,8 +129,8 @@ def with_conf(rows: Sequence[RunRow]) -> list[RunRow]:
     found: dict[int, RunRow] = {}
     with session_scope() as session:
         for chunk in _chunks(rows):
-            statement = select(*_COLUMNS, DagRun.conf, authored.VERSION).where(DagRun.id.in_([row.pk for row in chunk]))
-            read = [(_row(row[:-2], row[-2]), row[-1]) for row in session.execute(statement)]
+            statement = select(*COLUMNS, DagRun.conf, authored.VERSION).where(DagRun.id.in_([row.pk for row in chunk]))
+            read = [(to_row(row[:-2], row[-2]), row[-1]) for row in session.execute(statement)]
             found |= {row.pk: row for row in authored.with_documents(session, read)}
     return [found[row.pk] for row in rows if row.pk in found]
 

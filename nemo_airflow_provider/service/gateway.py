@@ -146,11 +146,15 @@ class Gateway(Protocol):
     def write_value(self, row: RunRow, task_ids: Collection[str], key: str, value: Any) -> None:
         """Write a state-store value of these task instances; it never expires."""
 
-    def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
+    def name_lock(self, workspace: str, name: str, shape: str | None = None) -> AbstractAsyncContextManager[None]:
         """Exclusive among all API servers until left, which does not fail.
 
+        :param shape: a DAG id whose shape the sweep does not retire meanwhile
         :raises Unavailable: it could not be had in time
         """
+
+    def has_shape(self, dag_id: str) -> bool:
+        """Whether the shape is stored and Airflow can run its DAG."""
 
     async def ensure_shape(self, dag_id: str, value: str) -> None:
         """Store the shape and wait until Airflow can run its DAG.

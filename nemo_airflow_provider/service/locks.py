@@ -15,8 +15,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -30,16 +30,22 @@ from nemo_airflow_provider.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
+#: Shapes' own space of names, which is no workspace's, and of lock files.
+_SHAPES = "Shapes"
+
 #: Holders in this process. Each keeps a database connection and needs another one for its work: when holders had
 #: all of the pool (15 by default), each would wait for the others for ever.
 _HOLDERS = threading.BoundedSemaphore(4)
 
 
 @asynccontextmanager
-async def name_lock(workspace: str, name: str, storage: Path, seconds: float = 30.0) -> AsyncIterator[None]:
+async def name_lock(
+    workspace: str, name: str, storage: Path, seconds: float = 30.0, *, shape: str | None = None
+) -> AsyncIterator[None]:
     """Hold the lock of a job name.
 
     :param storage: where lock files are, for databases that have no locks of their own
+    :param shape: a DAG id whose shape is kept from `shape_lock` meanwhile, with others that do the same
     :param seconds: how long to try
     :raises Unavailable: others hold it, or all of this server's `_HOLDERS`, all that time
     """
@@ -47,7 +53,7 @@ async def name_lock(workspace: str, name: str, storage: Path, seconds: float = 3
     # What a thread has taken is on the stack before the thread ends: a request that is cancelled lets it go.
     held = ExitStack()
     try:
-        while not await run_in_threadpool(_try_lock, held, workspace, name, storage):
+        while not await run_in_threadpool(_try_lock, held, workspace, name, storage, shape):
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"Job '{name}' in workspace '{workspace}' could not be changed for {seconds:g} s: other requests "
@@ -60,15 +66,23 @@ async def name_lock(workspace: str, name: str, storage: Path, seconds: float = 3
             await run_in_threadpool(_let_go, held)
 
 
-def _try_lock(held: ExitStack, workspace: str, name: str, storage: Path) -> bool:
+@contextmanager
+def shape_lock(dag_id: str, storage: Path) -> Iterator[bool]:
+    """Try to have a shape for oneself; whether that is so."""
+    with create_session(scoped=False) as session, ExitStack() as taken:
+        yield _acquire(session, _digest(_SHAPES, dag_id), storage / "locks" / _SHAPES, taken)
+
+
+def _try_lock(held: ExitStack, workspace: str, name: str, storage: Path, shape: str | None) -> bool:
     if not _HOLDERS.acquire(blocking=False):
         return False
     with ExitStack() as taken:
         taken.callback(_HOLDERS.release)
         # Not create_session() scoped to the thread: the next one in this thread would end it, and the lock with it.
         session = taken.enter_context(create_session(scoped=False))
-        digest = hashlib.sha256(f"{workspace}\n{name}".encode()).digest()
-        mine = _acquire(session, digest, storage, taken)
+        mine = _acquire(session, _digest(workspace, name), storage / "locks", taken)
+        if mine and shape is not None:
+            mine = _acquire(session, _digest(_SHAPES, shape), storage / "locks" / _SHAPES, taken, shared=True)
         if mine:
             held.push(taken.pop_all())
         return mine
@@ -82,12 +96,21 @@ def _let_go(held: ExitStack) -> None:
         log.warning("The lock of a job name was lost with its connection: %s", error.orig)
 
 
-def _acquire(session: Session, digest: bytes, storage: Path, taken: ExitStack) -> bool:
-    """Try the lock; what lets it go is on the stack then, above the session that holds it."""
+def _digest(space: str, name: str) -> bytes:
+    return hashlib.sha256(f"{space}\n{name}".encode()).digest()
+
+
+def _acquire(session: Session, digest: bytes, files: Path, taken: ExitStack, *, shared: bool = False) -> bool:
+    """Try the lock; what lets it go is on the stack then, above the session that holds it.
+
+    :param files: directory of lock files
+    :param shared: with others that share it; on MySQL one after the other
+    """
     dialect = session.get_bind().dialect.name
     if dialect == "postgresql":
         key = int.from_bytes(digest[:8], "big", signed=True)
-        return bool(session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}))
+        kind = "_shared" if shared else ""
+        return bool(session.scalar(text(f"SELECT pg_try_advisory_xact_lock{kind}(:key)"), {"key": key}))
     if dialect == "mysql":
         named = {"key": f"nemo:{digest.hex()[:40]}"}
         if session.scalar(text("SELECT GET_LOCK(:key, 0)"), named) != 1:
@@ -95,14 +118,14 @@ def _acquire(session: Session, digest: bytes, storage: Path, taken: ExitStack) -
         taken.callback(session.execute, text("SELECT RELEASE_LOCK(:key)"), named)
         return True
     # One of 256: a file for each name would stay for ever, as removing one that others wait for breaks the lock.
-    return _lock_file(storage / "locks" / digest.hex()[:2], taken)
+    return _lock_file(files / digest.hex()[:2], taken, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
-def _lock_file(path: Path, taken: ExitStack) -> bool:
+def _lock_file(path: Path, taken: ExitStack, kind: int) -> bool:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return False

@@ -1,4 +1,4 @@
-"""Whether Airflow has a Variable, by the secrets backends of this API server: environment, custom ones, metastore."""
+"""Airflow Variables by the secrets backends of this API server: environment, custom ones, metastore."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ def team_of(dag_id: str) -> str | None:
 
 
 def is_set(key: str, team: str | None) -> bool:
-    """Whether the Variable has a value for this team's tasks.
+    """Whether the Variable has a value for this team's tasks; see `value_of`."""
+    return value_of(key, team) is not None
+
+
+def value_of(key: str, team: str | None) -> str | None:
+    """The Variable's value for this team's tasks.
 
     :raises DatabaseAway: the database is busy or away
     :raises Unavailable: a backend failed, and no other has it
@@ -39,4 +44,4 @@ def is_set(key: str, team: str | None) -> bool:
             stored: str | None = backend.get_variable(key=key, session=session, **options)
             return stored
 
-    return look_up(ensure_secrets_loaded(), ask) is not None
+    return look_up(ensure_secrets_loaded(), ask)

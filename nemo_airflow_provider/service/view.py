@@ -23,6 +23,7 @@ from nemo_airflow_provider.model.record import (
 )
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.model.status import Action, Status, job_status, step_status, visible_steps
+from nemo_airflow_provider.model.verdict import judged, parse_verdict, verdict_key
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
 from nemo_airflow_provider.service.stepview import LOST_TEXT, StepView
 
@@ -121,13 +122,16 @@ class JobView:
 
     @cached_property
     def _records(self) -> dict[str, dict[int, StepRecord]]:
-        """Step records by task id and generation, out of one walk over the values of all steps."""
+        """Step records by task id and generation, out of one walk over the values of all steps; where a runner went
+        without a word, the sweep's verdict is in them."""
         found: dict[str, dict[int, StepRecord]] = {}
         for (task_id, key), value in self.state.values.items():
             generation = generation_of_key(key)
             record = None if generation is None else parse_record(value)
-            if generation is not None and record is not None:
-                found.setdefault(task_id, {})[generation] = record
+            if generation is None or record is None:
+                continue
+            verdict = parse_verdict(self.state.values.get((task_id, verdict_key(generation))))
+            found.setdefault(task_id, {})[generation] = judged(record, verdict) if verdict else record
         return found
 
     @property

@@ -31,6 +31,14 @@ jobs:
 """
 
 
+SWEPT = (
+    PROFILES
+    + """
+    - {provider: subprocess, profile: far, backend: subprocess, config: {airflow: {queue: Räume 1}}}
+"""
+)
+
+
 class Variables:
     """The border to Airflow's Variables."""
 
@@ -93,14 +101,15 @@ def test_access_control_is_copied() -> None:
 def test_every_workspace_and_every_shape_has_a_dag(monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = shape_of("gone", [("x1", "cpu", "default")])
     dags = defined(monkeypatch, Variables(stored(SHAPE, foreign)))
-    assert set(dags) == {"nemo.default", "nemo.research", SHAPE.dag_id}
+    assert set(dags) == {"nemo-sweep", "nemo.default", "nemo.research", SHAPE.dag_id}
 
 
 def test_a_broken_shape_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     other = shape_of("default", [("other", "cpu", "default")])
     values = stored(SHAPE, other) | {"nemo.shape.nemo.default.x.00000000": "{bad"}
     values[f"nemo.shape.{other.dag_id}"] = SHAPE.dumps()
-    assert set(defined(monkeypatch, Variables(values))) == {"nemo.default", "nemo.research", SHAPE.dag_id}
+    found = set(defined(monkeypatch, Variables(values)))
+    assert found == {"nemo-sweep", "nemo.default", "nemo.research", SHAPE.dag_id}
 
 
 def test_a_task_process_builds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +117,46 @@ def test_a_task_process_builds_only_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     variables = Variables(stored(SHAPE, other))
     assert set(defined(monkeypatch, variables, SHAPE.dag_id)) == {SHAPE.dag_id}
     assert variables.read == [f"nemo.shape.{SHAPE.dag_id}"]
+
+
+def test_the_sweep_has_a_task_for_every_queue_of_a_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(SWEPT)
+    sweep = defined_with(monkeypatch, file)
+    assert (sweep.max_active_runs, sweep.catchup, sweep.tags, sweep.schedule) == (
+        1,
+        False,
+        {"nemo-sweep"},
+        timedelta(seconds=60),
+    )
+    tasks = {task.queue: task for task in sweep.tasks}
+    assert set(tasks) == {"default", "Räume 1"}
+    assert tasks["Räume 1"].profiles == ["subprocess/far"]
+    assert tasks["Räume 1"].task_id.startswith("sweep-")
+    assert set(tasks["default"].profiles) >= {"subprocess/default", "gpu/big"}
+    assert [task.chores for task in (tasks["default"], tasks["Räume 1"])] == [True, False]
+    assert all(task.retries == 0 and not task.upstream_task_ids for task in sweep.tasks)
+
+
+def test_the_sweep_without_a_schedule_and_without_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs: {no_such_key: 1}")
+    monkeypatch.setenv("AIRFLOW__NEMO__SWEEP_SECONDS", "0")
+    sweep = defined_with(monkeypatch, file)
+    assert sweep.schedule is None
+    assert [(task.task_id, task.profiles) for task in sweep.tasks] == [("sweep", [])]
+
+
+def defined_with(monkeypatch: pytest.MonkeyPatch, file: Path) -> DAG:
+    """The sweep's DAG, as a task of it sees it."""
+    monkeypatch.setattr(shapes, "Variable", Variables({}))
+    monkeypatch.setenv("AIRFLOW__NEMO__CONFIG_FILE", str(file))
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "nemo-sweep")
+    namespace: dict[str, Any] = {}
+    shapes.define_dags(namespace)
+    (dag,) = namespace.values()
+    assert isinstance(dag, DAG)
+    return dag
 
 
 @pytest.mark.parametrize("wanted", ["some_other_dag", "nemo.default.unknown.00000000"])

@@ -51,15 +51,17 @@ def record(status: Status, at: datetime = START, **changes: Any) -> StepRecord:
 class FakeGateway:
     """`Gateway` over lists.
 
-    `denied` holds (right, DAG id) pairs the caller does not have, `asked` those that were asked for, `held` the
-    names locked now, `variables` the keys that have a value, `looked_up` those that were asked for, and `failing`
-    which calls, counted from 0, find no database, and how that fails.
+    `retired` are shapes that go before their lock is had, `denied` holds (right, DAG id) pairs the caller does not
+    have, `asked` those that were asked for, `held` the names locked now, `variables` the keys that have a value,
+    `looked_up` those that were asked for, and `failing` which calls, counted from 0, find no database, and how that
+    fails.
     """
 
     def __init__(self) -> None:
         self.rows: list[RunRow] = []
         self.states: dict[int, RunState] = {}
         self.shapes: dict[str, str] = {}
+        self.retired: set[str] = set()
         self.denied: set[tuple[Right, str]] = set()
         self.marked: list[int] = []
         self.answers: list[tuple[str, str]] = []
@@ -165,7 +167,7 @@ class FakeGateway:
         written = {(task_id, key): value for task_id in task_ids}
         self.states[row.pk] = replace(old, values={**old.values, **written})
 
-    def name_lock(self, workspace: str, name: str) -> AbstractAsyncContextManager[None]:
+    def name_lock(self, workspace: str, name: str, shape: str | None = None) -> AbstractAsyncContextManager[None]:
         @asynccontextmanager
         async def lock() -> AsyncIterator[None]:
             self._reach("name_lock")
@@ -178,6 +180,9 @@ class FakeGateway:
                 self.held.remove(name)
 
         return lock()
+
+    def has_shape(self, dag_id: str) -> bool:
+        return dag_id in self.shapes and dag_id not in self.retired
 
     async def ensure_shape(self, dag_id: str, value: str) -> None:
         self._reach("ensure_shape")

@@ -182,7 +182,7 @@ def test_the_right_is_asked_of_the_job_that_is_changed(
     gateway.step(old, "train", "success", record(Status.COMPLETED))
     lock = gateway.name_lock
 
-    def late(workspace: str, name: str) -> Any:
+    def late(workspace: str, name: str, shape: str | None = None) -> Any:
         gateway.rows[0] = replace(gateway.rows[0], deleted=True)
         new = gateway.run_state(gateway.add("job-1", spec_of("other"), run_id="job-1~2"), "success")
         gateway.step(new, "other", "success", record(Status.COMPLETED))

@@ -111,6 +111,13 @@ class TestCreate:
         )
         assert len(gateway.rows) == 1
 
+    def test_a_shape_that_was_retired_before_its_lock_was_had(self, gateway: FakeGateway, access: Access) -> None:
+        create(gateway, access, body(name="job-1"))
+        gateway.retired = set(gateway.shapes)
+        with pytest.raises(Unavailable, match=r"was being retired. No job was created; try again.$"):
+            create(gateway, access, body(name="job-2"))
+        assert ([row.run_id for row in gateway.rows], gateway.held) == (["job-1"], set())
+
     def test_unknown_keys_are_named(self, gateway: FakeGateway, access: Access) -> None:
         job = create(gateway, access, body(sorce="x"))
         assert job["status_details"] == {"warnings": ["Unknown keys were ignored: sorce"]}

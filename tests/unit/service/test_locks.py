@@ -107,3 +107,35 @@ def test_a_database_that_fails_keeps_neither_session_nor_place(
 
     asyncio.run(play())
     assert database.opened == 0
+
+
+class TestShapes:
+    def test_who_makes_a_job_keeps_its_shape(self, database: Database, tmp_path: Path) -> None:
+        async def play() -> None:
+            async with (
+                locks.name_lock("default", "job-1", tmp_path, shape="nemo.default.a.0"),
+                locks.name_lock("default", "job-2", tmp_path, shape="nemo.default.a.0"),
+            ):
+                with locks.shape_lock("nemo.default.a.0", tmp_path) as mine:
+                    assert not mine
+                with locks.shape_lock("nemo.default.b.0", tmp_path) as mine:
+                    assert mine
+            with locks.shape_lock("nemo.default.a.0", tmp_path) as mine:
+                assert mine
+
+        asyncio.run(play())
+        assert database.opened == 0
+
+    def test_a_shape_in_retirement_is_waited_for(self, database: Database, tmp_path: Path) -> None:
+        async def taken(shape: str) -> bool:
+            try:
+                async with locks.name_lock("default", "job-1", tmp_path, seconds=0, shape=shape):
+                    return True
+            except Unavailable:
+                return False
+
+        with locks.shape_lock("nemo.default.a.0", tmp_path) as mine:
+            assert mine
+            assert not asyncio.run(taken("nemo.default.a.0"))
+            assert asyncio.run(taken("nemo.default.b.0"))
+        assert asyncio.run(taken("nemo.default.a.0"))

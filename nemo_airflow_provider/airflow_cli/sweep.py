@@ -1,0 +1,85 @@
+"""`airflow nemo sweep`: one sweep by hand, through the engines that this host reaches."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nemo_airflow_provider.airflow_cli.commands import command, data_alone_on_stdout
+from nemo_airflow_provider.cli.terminal import Terminal
+from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.sweep.office import AskedJob, Ending, JobStanding
+
+if TYPE_CHECKING:
+    from nemo_airflow_provider.service.sweep import SweepOffice
+
+#: How long output is collected: somebody waits, and may wait longer than a worker's slot.
+_SECONDS = 60.0
+
+
+@command
+def sweep(args: argparse.Namespace) -> int:
+    """`airflow nemo sweep`."""
+    terminal = Terminal()
+    try:
+        with data_alone_on_stdout():
+            done = swept()
+    except (NemoJobsError, OSError) as error:
+        terminal.note(f"Error: {error}")
+        return 1
+    if args.output == "json":
+        terminal.say(json.dumps(done))
+    else:
+        for name, count in done.items():
+            terminal.say(f"{name.replace('_', ' ')}: {count}")
+        terminal.note("Swept." if done else "Nothing to do.")
+    return 0
+
+
+def swept() -> dict[str, int]:
+    """Sweep once; what was done, in numbers that are not 0.
+
+    :raises NemoJobsError: it cannot be swept
+    """
+    from nemo_airflow_provider import settings
+    from nemo_airflow_provider.installation import installation_id
+    from nemo_airflow_provider.profiles import load_profiles
+    from nemo_airflow_provider.service.sweep import SweepOffice
+    from nemo_airflow_provider.service.variable import value_of
+    from nemo_airflow_provider.sweep.engines import swept_engines
+    from nemo_airflow_provider.sweep.host import HostSweep
+
+    storage = settings.storage()
+    installation = installation_id(storage)
+    office = SweepOffice(storage)
+    office.admit(installation)
+    profiles = load_profiles(settings.config_file(), environ=os.environ, docker_answers=None).profiles
+    engines = swept_engines(profiles, {str(profile): profile.config for profile in profiles})
+    here = _InProcess(office)
+    done = Counter(here.chores())
+    done.update(HostSweep(here, installation, storage, lambda key: value_of(key, None), seconds=_SECONDS).run(engines))
+    return {name: count for name, count in done.items() if count}
+
+
+class _InProcess:
+    """`Office` without a server between: whoever runs this has the database."""
+
+    def __init__(self, office: SweepOffice) -> None:
+        self._office = office
+
+    def chores(self) -> Mapping[str, int]:
+        """See `Office`."""
+        return asyncio.run(self._office.chores())
+
+    def standings(self, jobs: Sequence[AskedJob]) -> Sequence[JobStanding]:
+        """See `Office`."""
+        return self._office.standings(jobs)
+
+    def settle(self, endings: Sequence[Ending]) -> int:
+        """See `Office`."""
+        return asyncio.run(self._office.settle(endings))

@@ -1,0 +1,187 @@
+"""The sweep's office: answers what becomes of what engines hold, and does the chores that need no engine.
+
+Everything may be done twice, at once, or be killed in between (`docs/design/sweep.md`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+
+from nemo_airflow_provider import installation
+from nemo_airflow_provider.errors import Conflict, NemoJobsError
+from nemo_airflow_provider.logs.store import remove_run, stored_runs
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.record import now
+from nemo_airflow_provider.model.verdict import verdict_key
+from nemo_airflow_provider.service import database, sweeprows
+from nemo_airflow_provider.service.gateway import RunRow
+from nemo_airflow_provider.service.locks import name_lock, shape_lock
+from nemo_airflow_provider.service.standing import is_long_cancelled, standing_of, verdict_on
+from nemo_airflow_provider.service.view import JobView, view_of
+from nemo_airflow_provider.sweep import SWEEP_DAG_ID
+from nemo_airflow_provider.sweep.office import AskedJob, Ending, JobStanding
+
+log = logging.getLogger(__name__)
+
+#: A shape without a job at work for so long is retired.
+SHAPE_LIFE = timedelta(days=30)
+#: Runs of the sweep itself that are kept for people to look at.
+KEPT_RUNS = 100
+
+
+class SweepOffice:
+    """The office of one installation.
+
+    :param storage: where logs and lock files are
+    """
+
+    def __init__(self, storage: Path, clock: Callable[[], datetime] = now) -> None:
+        self._storage = storage
+        self._clock = clock
+
+    def admit(self, asker: str) -> None:
+        """Check that who asks, this storage and this database belong together: what another installation keeps
+        would look like leftovers here.
+
+        :param asker: installation id of who asks
+        :raises Conflict: they do not
+        """
+        ours = installation.installation_id(self._storage)
+        if asker != ours:
+            raise Conflict(
+                f"Nothing is swept: the worker's [nemo] storage is another one (installation {asker}) than the API "
+                f"server's (installation {ours}, {self._storage}). All parts of Airflow must share the directory."
+            )
+        stored = sweeprows.stored_installation()
+        if stored is None:
+            if installation.is_claimed(self._storage):
+                raise Conflict(_another_text(self._storage, ours))
+            sweeprows.store_installation(ours)
+            stored = ours
+        if stored != ours:
+            raise Conflict(_another_text(self._storage, ours))
+        installation.claim(self._storage)
+
+    # --- what becomes of what engines hold ----------------------------------------------------------
+
+    def standings(self, jobs: Sequence[AskedJob]) -> list[JobStanding]:
+        """See `sweep.office.Office`."""
+        moment = self._clock()
+        runs = sweeprows.runs_with([job.run_key for job in jobs])
+        views = self._views(list(runs.values()), moment)
+        return [standing_of(job, runs.get(job.run_key), views.get(job.run_key), moment) for job in jobs]
+
+    def _views(self, rows: Sequence[RunRow], moment: datetime) -> dict[str, JobView]:
+        """Jobs by run key; runs that are none are left out."""
+        full = database.with_conf(rows)
+        states = database.states_of(full)
+        views = (view_of(row, states[row.pk], moment) for row in full)
+        return {view.key: view for view in views if view is not None}
+
+    async def settle(self, endings: Sequence[Ending]) -> int:
+        """See `sweep.office.Office`."""
+        settled = 0
+        for run_key, group in groupby(endings, lambda ending: ending.run_key):
+            view = await run_in_threadpool(self._view, run_key)
+            if view is not None:
+                async with name_lock(view.workspace, view.name, self._storage):
+                    settled += await run_in_threadpool(self._write_verdicts, run_key, list(group))
+        return settled
+
+    def _view(self, run_key: str) -> JobView | None:
+        """One job, unless it was deleted."""
+        row = sweeprows.runs_with([run_key]).get(run_key)
+        return None if row is None or row.deleted else self._views([row], self._clock()).get(run_key)
+
+    def _write_verdicts(self, run_key: str, endings: Sequence[Ending]) -> int:
+        """Under the job's lock: look again, and write what is still news."""
+        view = self._view(run_key)
+        if view is None:
+            return 0
+        written = 0
+        for ending in endings:
+            step = next((step for step in view.all_steps if step.spec.name == ending.step), None)
+            verdict = verdict_on(step, ending) if step else None
+            if verdict is not None:
+                key, value = verdict_key(ending.generation), verdict.model_dump(mode="json")
+                database.write_value(view.run, [names.task_id_of(ending.step)], key, value)
+                written += 1
+        return written
+
+    # --- chores ---------------------------------------------------------------------------------------
+
+    async def chores(self) -> Mapping[str, int]:
+        """See `sweep.office.Office`. One that fails does not keep the others from being done."""
+        todo: Mapping[str, Awaitable[int]] = {
+            "cancels_ended": self._end_cancels(),
+            "runs_removed": run_in_threadpool(sweeprows.remove_deleted_runs, self._clock()),
+            "sweeps_removed": run_in_threadpool(sweeprows.remove_old_runs, SWEEP_DAG_ID, self._clock(), KEPT_RUNS),
+            "logs_removed": run_in_threadpool(self._remove_logs),
+            "shapes_retired": run_in_threadpool(self._retire_shapes),
+            "dags_removed": run_in_threadpool(self._remove_dags),
+        }
+        done: dict[str, int] = {}
+        for name, chore in todo.items():
+            try:
+                done[name] = await chore
+            except (NemoJobsError, OSError) as error:
+                log.warning("A chore of the sweep (%s) is left for the next: %s", name, error)
+        return {name: count for name, count in done.items() if count}
+
+    async def _end_cancels(self) -> int:
+        """Mark runs failed whose cancel nobody has obeyed."""
+        ended = 0
+        for row in await run_in_threadpool(sweeprows.unfinished_with_intent):
+            view = await run_in_threadpool(self._view, row.key)
+            if view is None or not is_long_cancelled(view):
+                continue
+            try:
+                async with name_lock(view.workspace, view.name, self._storage):
+                    ended += await run_in_threadpool(self._end_cancel, row.key)
+            except NemoJobsError as error:
+                log.warning("The cancelled job '%s' is left for the next sweep: %s", view.name, error)
+        return ended
+
+    def _end_cancel(self, run_key: str) -> bool:
+        """Under the job's lock: look again, and end the run if its cancel still stands."""
+        view = self._view(run_key)
+        return view is not None and is_long_cancelled(view) and sweeprows.mark_failed(view.run)
+
+    def _remove_logs(self) -> int:
+        """Remove logs of jobs that were deleted, by us or by Airflow's own means."""
+        stored = stored_runs(self._storage)  # before the question: a run is there before its log
+        runs = sweeprows.runs_with([run_key for _, run_key in stored])
+        left = [(workspace, key) for workspace, key in stored if key not in runs or runs[key].deleted]
+        for workspace, run_key in left:
+            remove_run(self._storage, workspace, run_key)
+        return len(left)
+
+    def _retire_shapes(self) -> int:
+        since = self._clock() - SHAPE_LIFE
+        return sum(
+            self._alone(dag_id, lambda each: sweeprows.retire_shape(each, since))
+            for dag_id in sweeprows.unused_shapes(since)
+        )
+
+    def _remove_dags(self) -> int:
+        return sum(self._alone(dag_id, sweeprows.remove_stale_dag) for dag_id in sweeprows.stale_dags())
+
+    def _alone(self, dag_id: str, change: Callable[[str], bool]) -> bool:
+        """Change a shape unless a job of it is just being made."""
+        with shape_lock(dag_id, self._storage) as mine:
+            return mine and change(dag_id)
+
+
+def _another_text(storage: Path, ours: str) -> str:
+    return (
+        f"Nothing is swept: {storage} (installation {ours}) belongs to another installation than this database, and "
+        "what it holds of that one would be removed. Give this Airflow a [nemo] storage of its own. If its database "
+        f"was made anew, remove {storage}/installation, {storage}/installation.claimed and the Variable "
+        f"{sweeprows.INSTALLATION_VARIABLE}."
+    )
