@@ -30,6 +30,10 @@ Completer = Callable[[typer.Context, str], list[Offer]]
 ENDED = frozenset(map(str, TERMINAL))
 #: Those that a cancel changes.
 LIVE = frozenset(map(str, Status)) - ENDED - {str(Status.CANCELLING)}
+#: Those that a resume changes, at once or when they have paused.
+PAUSED = frozenset({str(Status.PAUSED), str(Status.PAUSING)})
+#: Those that a pause changes.
+UNPAUSED = LIVE - PAUSED
 
 #: typer's variable for the program `nemo`; its value is `complete_SHELL`, or `source_SHELL` for the shell's script.
 VARIABLE = "_NEMO_COMPLETE"

@@ -188,7 +188,7 @@ def cancel(
 @app.command()
 def pause(
     context: typer.Context,
-    name: params.LiveJob,
+    name: params.UnpausedJob,
     workspace: params.Workspace = None,
     output_format: params.Entity = None,
 ) -> None:
@@ -199,7 +199,7 @@ def pause(
 @app.command()
 def resume(
     context: typer.Context,
-    name: params.LiveJob,
+    name: params.PausedJob,
     workspace: params.Workspace = None,
     output_format: params.Entity = None,
 ) -> None:

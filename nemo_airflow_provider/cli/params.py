@@ -22,6 +22,8 @@ def _job(statuses: frozenset[str] | None = None) -> Any:
 
 Job = Annotated[str, _job()]
 LiveJob = Annotated[str, _job(completion.LIVE)]
+PausedJob = Annotated[str, _job(completion.PAUSED)]
+UnpausedJob = Annotated[str, _job(completion.UNPAUSED)]
 EndedJob = Annotated[str, _job(completion.ENDED)]
 OfJob = Annotated[
     str,

@@ -71,12 +71,13 @@ def _made(dag_id: str, body: dict[str, Any], workspace: str, dag_kwargs: dict[st
         "tags": {*(dag_kwargs.get("tags") or ()), "nemo", workspace_tag(workspace)},
     }
     dag = DAG(dag_id=dag_id, **given)
-    add_chain(
-        dag,
-        spec.platform_spec.shape(),
-        profiles,
-        lambda index, refusal: FixedSource(workspace, spec, index, refusal),
-    )
+    with dag:  # so that Airflow finds it also where its author keeps no name for it
+        add_chain(
+            dag,
+            spec.platform_spec.shape(),
+            profiles,
+            lambda index, refusal: FixedSource(workspace, spec, index, refusal),
+        )
     return dag
 
 

@@ -14,6 +14,7 @@ with DAG("nemo_chain", schedule=None, tags=["example"]):
         task_id="train",
         command=TRAIN,
         result_file="result.json",
+        multiple_outputs=True,
         job_storage="/storage",
     )
     SubprocessStepOperator(

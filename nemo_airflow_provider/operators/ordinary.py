@@ -42,7 +42,7 @@ class ParameterSource:
             job = job.model_copy(update={"platform_spec": platform_spec})
         identity = authored_identity(context, self.workspace)
         task = assemble(context, identity, job, 0, open_backend, stream=authored.stream_number(name))
-        return replace(task, repeats=self.repeats, result_file=self.parameters.result_file)
+        return replace(task, listed=False, repeats=self.repeats, result_file=self.parameters.result_file)
 
 
 def _job_of(step: StepSpec, dag_id: str) -> JobSpec:

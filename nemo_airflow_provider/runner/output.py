@@ -50,11 +50,20 @@ class Output:
             self._pump.join(2.0)
         summary = self._mirror.finish(1.0)
         if summary.not_mirrored:
-            self._host.note(
-                f"{summary.not_mirrored} of {summary.lines} lines are not shown here. "
-                f"Read them all with: nemo jobs get-logs {self._task.job_name} --workspace {self._task.workspace} "
-                f"--step-id {self._task.step.name} --all-pages"
+            self._host.note(f"{summary.not_mirrored} of {summary.lines} lines are not shown here. {self._elsewhere}")
+
+    @property
+    def _elsewhere(self) -> str:
+        """Where the whole output is."""
+        task = self._task
+        if not task.listed:
+            return (
+                f"They are all in the files of {task.stream.path(task.storage)}; [nemo] task_log_max_lines shows more."
             )
+        return (
+            f"Read them all with: nemo jobs get-logs {task.job_name} --workspace {task.workspace} "
+            f"--step-id {task.step.name} --all-pages"
+        )
 
     def attend(self) -> None:
         """Begin to store the output once it is known what to hide in it; to be called until all is stored."""

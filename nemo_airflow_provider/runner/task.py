@@ -153,6 +153,7 @@ class StepTask:
     :param open_backend: resolves the profile when the step runs
     :param may_use: whether the job's workspace may use a secret when the step runs
     :param refusal: why the step cannot run as written, if it cannot
+    :param listed: whether the jobs API shows the job
     :param repeats: how often a workload that fails is started again
     :param result_file: path below the task's storage of the file whose content the step hands back; None: nothing
     """
@@ -175,6 +176,7 @@ class StepTask:
     open_backend: Callable[[], tuple[Backend, BackendConfig]]
     may_use: Callable[[SecretName], bool]
     refusal: str | None = None
+    listed: bool = True
     repeats: Repeats = field(default_factory=Repeats)
     result_file: str | None = None
 

@@ -5,6 +5,7 @@ A new backend adds one function to `HARNESSES`; `conftest.py` runs every test wi
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ class Harness:
     seconds: float
     run_key: str
     submitted: list[WorkloadKey] = field(default_factory=list)
+    #: Of this test alone, though others may share the engine.
+    installation: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def key(self, step: str = "train", generation: int = 0, start: int = 0) -> WorkloadKey:
         return WorkloadKey("default", "contract", self.run_key, step, generation, start)
@@ -48,7 +51,7 @@ class Harness:
         )
         self.submitted.append(key)
         environment = Environment(**{"system": {"NEMO_JOB_ID": key.job, "NEMO_JOB_TASK": key.task}, **groups})
-        return Workload(key, step, "attempt-0", environment)
+        return Workload(key, step, "attempt-0", environment, self.installation)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.wire.jobs import Jobs, body, fresh
+from tests.wire.jobs import LONG, Jobs, body, fresh
 from tests.wire.upstream import Command, Told, unwrapped
 
 PROJECT = "wire-command"
@@ -157,6 +157,35 @@ class TestWatching:
         jobs.wait(name, "cancelled")
         deleted = nemo("delete", name)
         assert (deleted.code, deleted.out.strip()) == (0, "✓ Deleted successfully")
+
+
+class TestPause:
+    def test_pause_watch_resume_and_cancel(self, nemo: Command, jobs: Jobs) -> None:
+        name = fresh("cli")
+        jobs.create(name, LONG)
+        jobs.wait_for_lines(name, 1)
+        paused = nemo("pause", name)
+        assert (paused.code, paused.data["status"]) == (0, "pausing")
+        watched = nemo("watch", name, "--poll-interval", "1")
+        assert watched.code == 1, watched
+        assert f"Job '{name}' ended with status 'paused'" in unwrapped(watched.out)
+        status = nemo("get-status", name).data
+        assert (status["status"], [task["status"] for task in status["steps"][0]["tasks"]]) == ("paused", ["paused"])
+        assert nemo("pause", name).data["status"] == "paused"
+        resumed = nemo("resume", name)
+        assert (resumed.code, resumed.data["status"] in ("resuming", "pending", "active")) == (0, True)
+        jobs.wait_for_lines(name, 3)
+        jobs.wait(name, "active")
+        assert nemo("resume", name).data["status"] == "active"
+        tasks = nemo("tasks", "list", "one", "--job", name, "-f", "json").data["data"]
+        assert [(task["status"], task["status_details"]["message"]) for task in tasks] == [
+            ("cancelled", "Paused"),
+            ("active", "Job is running"),
+        ]
+        assert nemo("cancel", name).data["status"] == "cancelling"
+        jobs.wait(name, "cancelled")
+        for verb in ("pause", "resume"):
+            assert nemo(verb, name).data["status"] == "cancelled"
 
 
 class TestRefusals:

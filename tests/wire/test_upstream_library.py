@@ -80,6 +80,16 @@ class TestJobs:
         pages = client("pages", of="list_jobs", query_params=query)
         assert [[job["name"] for job in page["items"]] for page in pages] == [[ended], [failed]]
 
+    def test_pause_and_resume(self, client: Client, jobs: Jobs) -> None:
+        name = fresh("sdk")
+        jobs.create(name, LONG)
+        jobs.wait_for_lines(name, 1)
+        assert client("pause_job", name=name)["status"] == "pausing"
+        jobs.wait(name, "paused")
+        assert client("resume_job", name=name)["status"] in ("resuming", "pending", "active")
+        jobs.wait(name, "active")
+        jobs.cancel(name)
+
     def test_delete(self, client: Client) -> None:
         name = fresh()
         client("create_job", body=body(name, "true"))

@@ -120,6 +120,14 @@ def test_only_jobs_that_the_command_is_for(jobs: FakeServer, at: At, command: st
     assert len(jobs.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "fitting"), [("cancel", ["on", "off"]), ("pause", ["on"]), ("resume", ["off"]), ("delete", [])]
+)
+def test_paused_jobs_and_others(server: FakeServer, at: At, command: str, fitting: list[str]) -> None:
+    server.on("GET", JOBS, Answer(page(job("on", "active"), job("off", "paused"))))
+    assert at(f"jobs {command} ") == fitting
+
+
 def test_a_live_job_behind_a_page_of_ended_ones(server: FakeServer, at: At) -> None:
     ended = page(*(job(f"ended-{number}") for number in range(50)), pages=2)
     server.on("GET", JOBS, Answer(ended), Answer(page(job("old", "paused"))))

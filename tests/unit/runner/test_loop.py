@@ -117,7 +117,16 @@ class TestPlainRuns:
         backend.on_submit = lambda _: ended(0, b"x\n" * 100)
         run_step(task, host)
         assert len(host.lines) == 20
-        assert any("80 of 100 lines are not shown here" in note for note in host.notes)
+        [note] = [note for note in host.notes if "80 of 100 lines are not shown here" in note]
+        assert "nemo jobs get-logs job-1 --workspace default --step-id train" in note
+
+    def test_what_the_jobs_api_does_not_show_is_pointed_at_where_it_is(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        backend.on_submit = lambda _: ended(0, b"x\n" * 100)
+        run_step(replace(task, listed=False), host)
+        [note] = [note for note in host.notes if "80 of 100 lines are not shown here" in note]
+        assert str(task.stream.path(task.storage)) in note and "nemo jobs" not in note
 
     def test_the_environment_is_grouped(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         seen: list[Workload] = []
