@@ -91,7 +91,7 @@ class FakeGateway:
         pk = len(self.rows) + 1
         row = RunRow(
             pk=pk,
-            dag_id=names.shape_dag_id(workspace, spec.platform_spec.shape()),
+            dag_id=changes.pop("dag_id", names.shape_dag_id(workspace, spec.platform_spec.shape())),
             run_id=changes.pop("run_id", names.run_id_of(name)),
             state=changes.pop("state", "queued"),
             run_after=START + timedelta(seconds=pk),
@@ -136,7 +136,7 @@ class FakeGateway:
 
     def runs_named(self, workspace: str, name: str) -> Sequence[RunRow]:
         self._reach("runs_named")
-        return [row for row in self._of(workspace) if names.job_name_of(row.run_id) == name][::-1]
+        return [row for row in self._of(workspace) if row.job_name == name][::-1]
 
     def runs_made_at(self, workspace: str, run_after: datetime) -> Sequence[RunRow]:
         return [row for row in self._of(workspace) if row.run_after == run_after]
@@ -213,4 +213,4 @@ class FakeGateway:
             self.step(row, names.step_name_of(task_id), "skipped")
 
     def _of(self, workspace: str) -> list[RunRow]:
-        return [row for row in self.rows if names.workspace_of_dag(row.dag_id) == workspace]
+        return [row for row in self.rows if row.workspace == workspace]
