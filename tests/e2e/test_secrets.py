@@ -132,8 +132,16 @@ def assert_nowhere(lab: Lab, *values: str) -> None:
 def answers(job: Job, *steps: str) -> str:
     """Everything that both APIs tell of a job."""
     ours = [job.get(), job.get("/status"), job.get("/steps"), job.messages()]
-    airflows = [job.lab.airflow("GET", job.run_path), *map(job.task, steps), *map(job.task_log, steps)]
-    return json.dumps([ours, airflows])
+    airflows = [job.lab.airflow("GET", job.run_path), *map(job.task, steps)]
+    return json.dumps([ours, airflows, [task_logs(job, step) for step in steps]])
+
+
+def task_logs(job: Job, step: str) -> str:
+    """Airflow's logs of every try of a step; of one that a slow host has lost before it began there is none."""
+    path = f"/api/v2{job.run_path}/taskInstances/{step}/logs"
+    tries = [job.lab.http.get(f"{path}/{n + 1}?full_content=true") for n in range(job.task(step)["try_number"])]
+    assert tries[-1].status_code == 200, tries[-1].text
+    return "".join(answer.text for answer in tries if answer.status_code == 200)
 
 
 def test_values_reach_the_command_and_nothing_else(lab: Lab, vault: Vault) -> None:
@@ -201,7 +209,7 @@ def test_what_is_not_there_any_more_when_the_step_starts(lab: Lab, vault: Vault)
         f"Step 'work' needs the secret 'default/{name}' (for TOKEN), and there is none: set the Airflow Variable "
         f"nemo_secret.default.{name} and run the job again."
     )
-    log = json.dumps(job.task_log("work"))
+    log = task_logs(job, "work")
     assert ended["error_details"]["message"] in log
     assert "Traceback" not in log and "Unable to retrieve variable" not in log
 
@@ -226,8 +234,9 @@ def test_a_step_taken_over_after_a_kill_hides_its_values_too(lab: Lab, vault: Va
     marks = lab.marks()
     job = lab.submit("adopted", needing(step("work", python(*until_enough(marks))), TOKEN=name))
     job.wait_for_line("10 ***")
+    tries = job.task("work")["try_number"]
     job.kill_task("work")
-    wait_until(lambda: job.task("work")["try_number"] == 2, 60, "the second try")
+    wait_until(lambda: job.task("work")["try_number"] > tries, 60, "the next try")
     seen = len(job.messages())
     wait_until(lambda: len(job.messages()) > seen + 10, 60, "more lines")
     marks.enough.touch()
@@ -235,7 +244,7 @@ def test_a_step_taken_over_after_a_kill_hides_its_values_too(lab: Lab, vault: Va
     messages = job.messages()
     assert messages == [f"{number} ***" for number in range(len(messages))]
     assert len(marks.pids) == 1
-    assert value not in json.dumps([job.task_log("work", 1), job.task_log("work", 2)])
+    assert value not in task_logs(job, "work")
     assert_nowhere(lab, value)
 
 
