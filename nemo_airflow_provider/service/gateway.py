@@ -77,11 +77,6 @@ class RunRow:
         return names.job_name_of(self.run_id)
 
     @property
-    def workload_run_id(self) -> str:
-        """See `WorkloadKey.run_id`."""
-        return self.run_id if self.authored_in is None else names.run_id_of(self.job_name or "")
-
-    @property
     def key(self) -> str:
         """Run key."""
         return names.run_key(self.dag_id, self.run_id, self.run_after)

@@ -89,10 +89,16 @@ class Run:
         path = f"{self.path}/taskInstances/{task_id}/xcomEntries/return_value"
         return self.lab.airflow("GET", path, map_index=map_index, deserialize=True)["value"]
 
-    def messages(self, task_id: str, attempt: int = 1) -> list[str]:
-        """The texts of Airflow's log of a task."""
-        path = f"{self.path}/taskInstances/{task_id}/logs/{attempt}"
-        return [str(each.get("event")) for each in self.lab.airflow("GET", path, full_content=True)["content"]]
+    def messages(self, task_id: str) -> list[str]:
+        """The texts of Airflow's logs of a task, all tries one after the other."""
+        path = f"{self.path}/taskInstances/{task_id}"
+        said = []
+        for attempt in range(1, self.lab.airflow("GET", path)["try_number"] + 1):
+            answer = self.lab.http.get(f"/api/v2{path}/logs/{attempt}", params={"full_content": True})
+            # A worker that took too long to begin, on a busy machine, leaves a number that no try has.
+            assert answer.status_code in (200, 404), answer.text
+            said += answer.json()["content"] if answer.is_success else []
+        return [str(each.get("event")) for each in said]
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +149,6 @@ def test_a_step_that_fails_is_started_again(authors: Authors) -> None:
     assert run.wait() == {"download": "success", "enough": "success", "train": "success", "give_up": "skipped"}
     messages = run.messages("download")
     assert [text for text in messages if text.startswith("start ")] == ["start 1", "start 2", "start 3"]
-    assert authors.airflow("GET", f"{run.path}/taskInstances/download")["try_number"] == 1
     assert "trained on 3" in " ".join(run.messages("train"))
 
 
@@ -165,8 +170,9 @@ def test_a_killed_task_of_an_ordinary_dag_is_adopted(authors: Authors) -> None:
     wait_until(lambda: len(authors.counted.pids) > before, 60, "the command")
     job = Job(authors, "unused")
     job.__dict__["run_path"] = run.path
+    first = job.task("Count")["try_number"]
     job.kill_task("Count")
-    wait_until(lambda: job.task("Count")["try_number"] == 2, 60, "the second try")
+    wait_until(lambda: job.task("Count")["try_number"] > first, 60, "the second try")
     wait_until(lambda: job.task("Count")["state"] == "running", 60, "the second try at work")
     authors.counted.enough.touch()
     try:
@@ -174,7 +180,7 @@ def test_a_killed_task_of_an_ordinary_dag_is_adopted(authors: Authors) -> None:
     finally:
         authors.counted.enough.unlink()
     assert len(authors.counted.pids) == before + 1
-    said = [*run.messages("Count", 1), *run.messages("Count", 2)]
+    said = run.messages("Count")
     lines = sorted({text for text in said if text.startswith("line ")}, key=lambda text: int(text[5:]))
     assert lines and lines == numbered(len(lines))
     assert "left no result file 'none.json' below $NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH" in " ".join(said)

@@ -249,7 +249,7 @@ def test_runs_of_authored_dags_are_found_with_their_job(tables: Tables, compress
     name = rows[2].job_name
     assert name is not None and name.startswith("nightly-") and name == authored.job_name("Nightly", SCHEDULED)
     [found] = database.runs_named("default", name)
-    assert (found.pk, found.workspace, found.workload_run_id) == (1, "default", name)
+    assert (found.pk, found.workspace) == (1, "default")
     assert [row.pk for row in database.runs_made_at("default", START)] == [3, 2, 1]
     assert database.with_conf([rows[2]])[0].conf == found.conf
     assert database.runs_of("research") == database.runs_named("research", name) == []
