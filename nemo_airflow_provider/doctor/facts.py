@@ -80,7 +80,7 @@ class Installation:
     :param storage: `[nemo] storage`
     :param plugin_problem: why the jobs API is not in Airflow's API server
     :param dialect: the database's kind, as in `postgresql`
-    :param bad_numbers: what is wrong with options of `[nemo]` that must be numbers
+    :param bad_options: what is wrong with options of `[nemo]`, beside the workspaces
     """
 
     option: Options
@@ -90,7 +90,7 @@ class Installation:
     database: Database | DatabaseTrouble
     dialect: str = ""
     plugin_problem: str | None = None
-    bad_numbers: tuple[str, ...] = ()
+    bad_options: tuple[str, ...] = ()
 
     @property
     def executors(self) -> tuple[str, ...]:

@@ -16,7 +16,11 @@ from nemo_airflow_provider.errors import ConfigError
 
 #: Seconds; libpq waits for minutes for a host that does not answer.
 _CONNECT_TIMEOUT = "10"
-_NUMBERS: tuple[Callable[[], int], ...] = (settings.max_shapes, settings.task_log_max_lines)
+_NUMBERS: tuple[Callable[[], float], ...] = (
+    settings.max_shapes,
+    settings.task_log_max_lines,
+    settings.pause_hold_seconds,
+)
 
 
 def installation() -> Installation:
@@ -31,7 +35,7 @@ def installation() -> Installation:
         database=database,
         dialect=dialect,
         plugin_problem=_plugin_problem(),
-        bad_numbers=_bad_numbers(),
+        bad_options=_bad_options(workspaces),
     )
 
 
@@ -99,11 +103,16 @@ def _plugin_problem() -> str | None:
     return None
 
 
-def _bad_numbers() -> tuple[str, ...]:
+def _bad_options(workspaces: Workspaces) -> tuple[str, ...]:
     problems = []
     for read in _NUMBERS:
         try:
             read()
         except Exception as error:  # Airflow's own class for it lies in a private module
             problems.append(f"[nemo] {read.__name__}: {' '.join(str(error).split())}")
+    if workspaces.problem is None:  # which would be told again
+        try:
+            settings.secret_grants()
+        except ConfigError as error:
+            problems.append(f"{error}; until then no job may use a secret of another workspace.")
     return tuple(problems)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.lab import Lab, python, step
-from tests.stack.airflow import FOREIGN
+from tests.stack.airflow import FOREIGN, wait_until
 
 #: Nobody listens on this port.
 AWAY = "postgresql+psycopg2://nobody:long-enough@127.0.0.1:9/none"
@@ -51,14 +51,21 @@ def made_by_hand(lab: Lab) -> str:
 
 def test_a_running_installation(lab: Lab) -> None:
     run = made_by_hand(lab)
-    done = airflow(lab.stack.environ, "nemo", "check", "-o", "json")
-    shown = document(done)
+    seen: list[dict[str, Any]] = []
+
+    def without_errors() -> bool:
+        done = airflow(lab.stack.environ, "nemo", "check", "-o", "json")
+        seen.append(document(done))
+        assert done.returncode == (seen[-1]["result"] == "error")
+        return done.returncode == 0
+
+    # On a busy machine, a scheduler may not have reported itself for a while.
+    wait_until(without_errors, 120, "nothing but warnings")
+    shown = seen[-1]
     found = levels(shown)
-    assert done.returncode == 0, shown
     for check in ("plugin", "bundle", "scheduler", "dag-processor", "dag file", "storage", "workspaces", "config file"):
         assert found[check] == {"ok"}, shown
-    assert found["settings"] <= {"ok", "warning"}
-    assert "scheduler_idle_sleep_time" not in done.stdout
+    assert [each for each in shown["findings"] if "scheduler_idle_sleep_time" in each["message"]] == []
     assert found["trust"] == {"note"}
     (runs,) = [finding for finding in shown["findings"] if finding["check"] == "runs"]
     assert runs["level"] == "warning"
@@ -73,7 +80,7 @@ def test_one_that_lacks_nearly_everything(tmp_path: Path) -> None:
         "AIRFLOW_HOME": str(tmp_path / "home"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": AWAY,
         "AIRFLOW__NEMO__CONFIG_FILE": str(path),
-        "AIRFLOW__NEMO__WORKSPACES": "[",
+        "AIRFLOW__NEMO__SECRET_GRANTS": '[["default", "else/where"]]',
         "AIRFLOW__NEMO__MAX_SHAPES": "many",
     }
     done = airflow(environ, "nemo", "check")
@@ -83,8 +90,8 @@ def test_one_that_lacks_nearly_everything(tmp_path: Path) -> None:
     for beginning in (
         "database       It does not answer: ",
         "bundle         [dag_processor] dag_bundle_config_list does not name",
-        "workspaces     [nemo] workspaces is not JSON",
         "options        [nemo] max_shapes",
+        "options        [nemo] secret_grants: entry 1: [nemo] workspaces does not list",
         f"config file    {path}:2: jobs.executers: unknown key",
     ):
         assert [line for line in errors if " ".join(line.split()).startswith(" ".join(beginning.split()))], lines

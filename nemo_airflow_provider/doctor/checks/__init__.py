@@ -35,7 +35,7 @@ CHECKS: tuple[Check, ...] = (
     access.workspaces,
     access.users,
     settings.recommended,
-    settings.numbers,
+    settings.options,
     settings.task_url,
     profiles.config_file,
     profiles.backends,

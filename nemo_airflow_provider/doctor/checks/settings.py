@@ -45,9 +45,9 @@ def _compared(recommendation: Recommendation, text: str) -> Finding | None:
     )
 
 
-def numbers(installation: Installation) -> Iterator[Finding]:
-    """Options of `[nemo]` that must be numbers, or one of few words."""
-    for problem in installation.bad_numbers:
+def options(installation: Installation) -> Iterator[Finding]:
+    """Options of `[nemo]` that must have a certain form."""
+    for problem in installation.bad_options:
         yield error("options", problem, "Correct the option, or remove it for its default.")
     mode = installation.option("nemo", "probe_engines").strip().lower()
     if mode not in _PROBE_MODES:

@@ -68,6 +68,11 @@ def test_an_option(bad: Bad, options: dict[Any, str], level: Level, check: str, 
     assert finding.remedy
 
 
+def test_options_that_cannot_be_read(bad: Bad) -> None:
+    found = bad(bad_options=("[nemo] max_shapes: no number", "[nemo] secret_grants is not JSON"))
+    assert [(finding.level, finding.check) for finding in found] == [(ERROR, "options")] * 2
+
+
 @pytest.mark.parametrize(("host", "level"), [("127.0.0.1", WARNING), ("0.0.0.0", ERROR), ("", ERROR)])
 def test_everybody_is_an_administrator(bad: Bad, host: str, level: Level) -> None:
     options = {
