@@ -93,7 +93,7 @@ class AirflowServer:
             _end_remains(self.components[name])
             self.components[name].start()
 
-    def wait_ready(self, timeout_seconds: float = 120, look: Callable[[], None] = lambda: None) -> None:
+    def wait_ready(self, timeout_seconds: float = 300, look: Callable[[], None] = lambda: None) -> None:
         """Return when the API answers and jobs can be created; `look` is called several times a second.
 
         :raises LaunchError: a component ended, the jobs API is not there, or the time is over

@@ -97,13 +97,13 @@ class AirflowStack:
         """SIGKILL a component's main process alone: workers, tasks and workloads stay."""
         component = self.server.components[name]
         component.send(signal.SIGKILL)
-        assert component.wait(10)
+        assert component.wait(30)
 
     def kill_all(self, name: str) -> None:
         """SIGKILL a component with its workers and their tasks; detached workloads stay."""
         component = self.server.components[name]
         component.send_to_all(signal.SIGKILL)
-        assert component.wait(10)
+        assert component.wait(30)
         processes.end(component.members)
 
     def restart(self, name: str) -> None:
