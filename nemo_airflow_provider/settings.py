@@ -15,6 +15,7 @@ from airflow.configuration import conf
 from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.secret import SecretName, secret_of
+from nemo_airflow_provider.profiles import ProfileSet, load_profiles
 
 SECTION = "nemo"
 
@@ -130,6 +131,14 @@ def config_file() -> Path | None:
     """`[nemo] config_file`, else `NHX_CONFIG_FILE_PATH`, else None: the runtime's defaults."""
     configured = conf.get(SECTION, "config_file", fallback="") or os.environ.get("NHX_CONFIG_FILE_PATH", "")
     return Path(configured).expanduser() if configured else None
+
+
+def profiles() -> ProfileSet:
+    """The profiles of the configuration file, whatever engines answer here.
+
+    :raises ConfigError: it is broken
+    """
+    return load_profiles(config_file(), environ=os.environ, docker_answers=None)
 
 
 def probe_engines() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -48,7 +47,6 @@ def swept() -> dict[str, int]:
     """
     from nemo_airflow_provider import settings
     from nemo_airflow_provider.installation import installation_id
-    from nemo_airflow_provider.profiles import load_profiles
     from nemo_airflow_provider.service.sweep import SweepOffice
     from nemo_airflow_provider.service.variable import value_of
     from nemo_airflow_provider.sweep.engines import swept_engines
@@ -58,8 +56,7 @@ def swept() -> dict[str, int]:
     installation = installation_id(storage)
     office = SweepOffice(storage)
     office.admit(installation)
-    profiles = load_profiles(settings.config_file(), environ=os.environ, docker_answers=None).profiles
-    engines = swept_engines(profiles, {str(profile): profile.config for profile in profiles})
+    engines = swept_engines(settings.profiles().profiles)
     here = _InProcess(office)
     done = Counter(here.chores())
     done.update(HostSweep(here, installation, storage, lambda key: value_of(key, None), seconds=_SECONDS).run(engines))

@@ -8,7 +8,7 @@ so any other worker process can go on where this one was killed. Backends import
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Protocol
@@ -75,6 +75,11 @@ class Phase(StrEnum):
     RUNNING = "running"
     ENDED = "ended"  #: it ran, and `exit_code` says how it ended
     LOST = "lost"  #: it was there and nobody can say how it ended
+
+    @property
+    def lives(self) -> bool:
+        """Whether its end is still to come."""
+        return self in (Phase.PENDING, Phase.RUNNING)
 
 
 #: Why a workload was ended by us rather than by itself: by `stop`; after its time limit; since nobody could find it any
@@ -185,48 +190,3 @@ class Backend(ABC):
     @abstractmethod
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
         """Return when the workload may have changed, when `wake` is set, or after `seconds`."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldJob:
-    """What an engine still has of one run.
-
-    :param workloads: those of its workloads that say what they are; a job's storage alone has none
-    """
-
-    workspace: str
-    run_id: str
-    run_key: str
-    workloads: tuple[WorkloadKey, ...] = ()
-
-
-class SupportsSweep(ABC):
-    """Power: what the engine still has of an installation can be listed, and removed job by job.
-
-    Every engine that keeps anything without an owner of its own needs it (`docs/design/sweep.md`).
-    """
-
-    @abstractmethod
-    def scope(self) -> str:
-        """What `held_jobs` looks through: of several profiles with one scope, one is asked."""
-
-    @abstractmethod
-    def held_jobs(self, installation: str) -> Iterable[HeldJob]:
-        """Everything here that carries this installation's id, and nothing else.
-
-        :raises BackendError: the engine does not answer
-        """
-
-    @abstractmethod
-    def speaks_for(self, engine: str) -> bool:
-        """Whether an engine named by `Backend.identity` is this one, now or before its last start: only then can be
-        said that a workload is lost."""
-
-    @abstractmethod
-    def remove_job(self, workspace: str, run_id: str, run_key: str) -> bool:
-        """Remove everything of a run.
-
-        :return: False when a workload of it runs or is being started, or somebody else is removing it; then nothing
-            is removed
-        :raises BackendError: it cannot be removed
-        """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from nemo_airflow_provider.model.names import WorkloadKey
 
@@ -47,4 +49,49 @@ class SupportsResultFile(ABC):
         :param most_bytes: no more is read
         :return: None when there is no such file, or something else in its place
         :raises BackendError: the engine does not answer
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """What an engine still has of one run.
+
+    :param workloads: those of its workloads that say what they are; a job's storage alone has none
+    """
+
+    workspace: str
+    run_id: str
+    run_key: str
+    workloads: tuple[WorkloadKey, ...] = ()
+
+
+class SupportsSweep(ABC):
+    """Power: what the engine still has of an installation can be listed, and removed job by job.
+
+    Every engine that keeps anything without an owner of its own needs it (`docs/design/sweep.md`).
+    """
+
+    @abstractmethod
+    def scope(self) -> str:
+        """What `held_jobs` looks through: of several profiles with one scope, one is asked."""
+
+    @abstractmethod
+    def held_jobs(self, installation: str) -> Iterable[HeldJob]:
+        """Everything here that carries this installation's id, and nothing else.
+
+        :raises BackendError: the engine does not answer
+        """
+
+    @abstractmethod
+    def speaks_for(self, engine: str) -> bool:
+        """Whether an engine named by `Backend.identity` is this one, now or before its last start: only then can be
+        said that a workload is lost."""
+
+    @abstractmethod
+    def remove_job(self, workspace: str, run_id: str, run_key: str) -> bool:
+        """Remove everything of a run.
+
+        :return: False when a workload of it runs or is being started, or somebody else is removing it; then nothing
+            is removed
+        :raises BackendError: it cannot be removed
         """

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.doctor.facts import Anchor, Database, DatabaseTrouble
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.shape import is_shape
 from nemo_airflow_provider.service.database import shape_count
 from nemo_airflow_provider.service.gateway import RunRow
 from nemo_airflow_provider.service.view import spec_of
@@ -100,12 +101,7 @@ def _paused(session: Session) -> tuple[str, ...]:
         .order_by(DagModel.dag_id)
     )
     # An anchor has no jobs of its own.
-    return tuple(dag_id for dag_id in found if _is_shape(dag_id))
-
-
-def _is_shape(dag_id: str) -> bool:
-    workspace = names.workspace_of_dag(dag_id)
-    return workspace is not None and dag_id != names.anchor_dag_id(workspace)
+    return tuple(dag_id for dag_id in found if is_shape(dag_id))
 
 
 def _import_error(session: Session) -> str | None:
@@ -129,7 +125,7 @@ def _no_jobs(session: Session) -> tuple[int, tuple[str, ...]]:
     )
     read, found = 0, []
     for pk, dag_id, run_id, state, run_after, conf in session.execute(statement):
-        if not _is_shape(dag_id):
+        if not is_shape(dag_id):
             continue
         read += 1
         if spec_of(RunRow(pk, dag_id, run_id, state, run_after, clear_number=0, conf=conf)) is None:

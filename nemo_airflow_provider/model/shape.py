@@ -38,6 +38,12 @@ def shape_of(workspace: str, steps: Sequence[tuple[str, str, str]]) -> Shape:
     return Shape(workspace, tuple(steps))
 
 
+def is_shape(dag_id: str) -> bool:
+    """Whether a DAG id may be that of a shape: one of ours, and no workspace's anchor."""
+    workspace = names.workspace_of_dag(dag_id)
+    return workspace is not None and dag_id != names.anchor_dag_id(workspace)
+
+
 def loads(dag_id: str, text: str) -> Shape:
     """A shape out of its Variable.
 

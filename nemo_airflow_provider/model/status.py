@@ -76,6 +76,9 @@ TASK_STATES: frozenset[str | None] = (
     WAITING | _HELD | _BETWEEN_TRIES | _PASSED_OVER | {"success", "failed", "restarting", "awaiting_input"}
 )
 
+#: Airflow's states of a run that is over.
+RUN_OVER = ("success", "failed")
+
 _ASKED = {Action.CANCEL: _S.CANCELLING, Action.PAUSE: _S.PAUSING}
 
 
@@ -163,7 +166,7 @@ def job_status(run_state: str, steps: Sequence[Status], *, intent: Action | None
     """
     if run_state == "success" and _ENDS.isdisjoint(steps):
         return _S.COMPLETED
-    if run_state in ("success", "failed"):
+    if run_state in RUN_OVER:
         # To Airflow a run whose last step was skipped is a success, and its scheduler may say so over a mark.
         return _ended(steps, intent)
     for index, status in enumerate(steps):

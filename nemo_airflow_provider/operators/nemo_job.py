@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowRescheduleException,
-    AirflowTaskTimeout,
-)
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 
 from nemo_airflow_provider import settings
-from nemo_airflow_provider.errors import InvalidJob, Superseded
+from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.hooks.nemo_jobs import NemoJobsHook
-from nemo_airflow_provider.operators.host import TaskHost
+from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow
 from nemo_airflow_provider.remote.naming import Caller
 from nemo_airflow_provider.remote.run import RemoteRun
 from nemo_airflow_provider.remote.task import RemoteTask, Server
 from nemo_airflow_provider.remote.trouble import RemoteTrouble
-from nemo_airflow_provider.runner import StepFailed, StepLeft, Wakeup
+from nemo_airflow_provider.runner import StepFailed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: Airflow comes back this long after a worker had to go.
-_COME_BACK = timedelta(seconds=5)
 
-
-class NemoJobOperator(BaseOperator):  # type: ignore[misc]
+class NemoJobOperator(WatchingOperator):
     """Runs a job on an upstream server or on another Airflow with this package, with its log in the task log.
 
     The job is made once: a try that follows a killed one goes on with the job and with its log. Clearing the task
@@ -58,8 +49,6 @@ class NemoJobOperator(BaseOperator):  # type: ignore[misc]
     """
 
     template_fields: Sequence[str] = ("job", "name", "workspace")
-    ui_color = "#76b900"
-    ui_fgcolor = "#000000"
 
     def __init__(
         self,
@@ -92,33 +81,21 @@ class NemoJobOperator(BaseOperator):  # type: ignore[misc]
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the job; see `remote.run.RemoteRun`."""
-        self._wakeup = Wakeup()
-        run = None
-        try:
-            run = RemoteRun(self._task(context), TaskHost(context, self.log, self._wakeup))
-            return asdict(run.run())
-        except (StepFailed, InvalidJob) as error:
-            self.log.error("%s", error)
-            raise AirflowFailException(str(error)) from None
-        except RemoteTrouble as error:
-            self.log.error("%s", error)
-            raise AirflowException(str(error)) from None
-        except StepLeft as error:
-            self.log.warning("%s", error)
-            raise AirflowRescheduleException(datetime.now(UTC) + _COME_BACK) from None
-        except Superseded as error:
-            self.log.warning("Another try of this task has taken over: %s", error)
-            raise AirflowFailException("superseded by another try of this task") from None
-        except AirflowTaskTimeout:
-            if run is not None:
-                run.cancel_now()
-            raise
-
-    def on_kill(self) -> None:
-        """Runs inside the signal handler: sets a flag and returns; the run finds out why and acts."""
-        wakeup = getattr(self, "_wakeup", None)
-        if wakeup is not None:
-            wakeup.set()
+        host, run = self.make_host(context), None
+        with ends_told_to_airflow(self.log, "task"):
+            try:
+                run = RemoteRun(self._task(context), host)
+                return asdict(run.run())
+            except (StepFailed, InvalidJob) as error:
+                self.log.error("%s", error)
+                raise
+            except RemoteTrouble as error:
+                self.log.error("%s", error)
+                raise AirflowException(str(error)) from None
+            except AirflowTaskTimeout:
+                if run is not None:
+                    run.cancel_now()
+                raise
 
     def _task(self, context: Context) -> RemoteTask:
         instance, hook = context["ti"], NemoJobsHook(self.nemo_jobs_conn_id)

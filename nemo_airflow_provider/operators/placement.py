@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from nemo_airflow_provider import settings
 from nemo_airflow_provider.backends.powers import SupportsResultFile
 from nemo_airflow_provider.backends.registry import BACKENDS, BackendEntry
 from nemo_airflow_provider.errors import ConfigError, InvalidJob
-from nemo_airflow_provider.profiles import Profile, ProfileSet, load_profiles
+from nemo_airflow_provider.profiles import Profile, ProfileSet
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ def known_profiles() -> ProfileSet | None:
     That is no author's fault, and an import error would take the DAG off its schedule: steps say it when they run.
     """
     try:
-        return load_profiles(settings.config_file(), environ=os.environ, docker_answers=None)
+        return settings.profiles()
     except ConfigError as error:
         log.warning("Steps will fail until the configuration is mended: %s", error)
         return None

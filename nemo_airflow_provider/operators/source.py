@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,7 +13,6 @@ from nemo_airflow_provider.backends.registry import create_backend
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.record import generation_of
 from nemo_airflow_provider.model.spec import JobSpec
-from nemo_airflow_provider.profiles import load_profiles
 from nemo_airflow_provider.runner import StepTask
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ def open_profile(profile: str, time_limit: timedelta | None = None) -> tuple[Bac
     :raises BackendError: the profile is gone since the job was created
     """
     provider, _, name = profile.partition("/")
-    found = load_profiles(settings.config_file(), environ=os.environ, docker_answers=None).resolve(provider, name)
+    found = settings.profiles().resolve(provider, name)
     if found is None:
         raise BackendError(f"No backend found for provider '{provider}' and profile '{name}'")
     if time_limit is not None:

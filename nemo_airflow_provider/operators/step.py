@@ -7,39 +7,28 @@ given their step by a source; in a DAG that people write, the parameters make it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.definitions._internal.contextmanager import DagContext
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.backends.registry import BACKENDS
-from nemo_airflow_provider.errors import InvalidJob, Superseded
+from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model.record import STEP_RETRIES
-from nemo_airflow_provider.operators.host import TaskHost, answer_of
+from nemo_airflow_provider.operators.host import answer_of
 from nemo_airflow_provider.operators.ordinary import ParameterSource
 from nemo_airflow_provider.operators.parameters import PARAMETERS, Later, StepParameters
 from nemo_airflow_provider.operators.placement import Choice, choose
 from nemo_airflow_provider.operators.source import StepSource, open_profile
+from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow
 from nemo_airflow_provider.profiles import Profile
-from nemo_airflow_provider.runner import (
-    Answer,
-    Repeats,
-    StepFailed,
-    StepLeft,
-    StepParked,
-    Timing,
-    Wakeup,
-    run_step,
-)
+from nemo_airflow_provider.runner import Answer, Repeats, StepParked, Timing, run_step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: Airflow comes back this long after a worker had to go.
-_COME_BACK = timedelta(seconds=5)
 _RETRY_DELAY = timedelta(seconds=1)
 _STEP_RETRY_DELAY = timedelta(seconds=10)
 
@@ -48,7 +37,7 @@ class InvalidStep(InvalidJob, AirflowFailException):  # type: ignore[misc]
     """A step that cannot run as its author wrote it: an import error of the DAG file, or the end of a mapped task."""
 
 
-class JobStepOperator(BaseOperator):  # type: ignore[misc]
+class JobStepOperator(WatchingOperator):
     """Runs one step of a job, on whatever its profile says.
 
     Parameters with a * may hold templates and outputs of other tasks, and can be mapped.
@@ -74,8 +63,6 @@ class JobStepOperator(BaseOperator):  # type: ignore[misc]
     template_fields: Sequence[str] = PARAMETERS
     template_fields_renderers = {"compute_resources": "json", "config": "json", "environment": "json"}  # noqa: RUF012
     execution_timeout: timedelta | None
-    ui_color = "#76b900"
-    ui_fgcolor = "#000000"
 
     def __init__(
         self,
@@ -157,23 +144,15 @@ class JobStepOperator(BaseOperator):  # type: ignore[misc]
 
     def _run(self, context: Context, answer: Answer | None) -> Any:
         timing = Timing(park=settings.pause_hold_seconds())
-        self._wakeup = Wakeup()
-        host = TaskHost(context, self.log, self._wakeup)
-        try:
-            source = self.source or self._own_source()
-            step = source.step_task(context, lambda: open_profile(self.profile, self.time_limit))
-            return run_step(step, host, timing, answer)
-        except (StepFailed, InvalidJob) as error:
-            raise AirflowFailException(str(error)) from None
-        except StepParked as error:
-            self.log.info("%s", error)
-            raise TaskAwaitingInput(method_name="execute_resumed") from None
-        except StepLeft as error:
-            self.log.warning("%s", error)
-            raise AirflowRescheduleException(datetime.now(UTC) + _COME_BACK) from None
-        except Superseded as error:
-            self.log.warning("Another try of this step has taken over: %s", error)
-            raise AirflowFailException("superseded by another try of this step") from None
+        host = self.make_host(context)
+        with ends_told_to_airflow(self.log, "step"):
+            try:
+                source = self.source or self._own_source()
+                step = source.step_task(context, lambda: open_profile(self.profile, self.time_limit))
+                return run_step(step, host, timing, answer)
+            except StepParked as error:
+                self.log.info("%s", error)
+                raise TaskAwaitingInput(method_name="execute_resumed") from None
 
     def _own_source(self) -> ParameterSource:
         """The step that the parameters make, now that templates are rendered."""
@@ -183,12 +162,6 @@ class JobStepOperator(BaseOperator):  # type: ignore[misc]
             StepParameters(**{name: getattr(self, name) for name in PARAMETERS}),
             Repeats.of(self.step_retries, self.step_retry_delay),
         )
-
-    def on_kill(self) -> None:
-        """Runs inside the signal handler: sets a flag and returns; the loop finds out why and acts."""
-        wakeup = getattr(self, "_wakeup", None)
-        if wakeup is not None:
-            wakeup.set()
 
 
 def _checked(

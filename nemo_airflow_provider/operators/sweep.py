@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from nemo_airflow_provider import settings
 from nemo_airflow_provider.errors import NemoJobsError
 from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.operators.host import variable_value
-from nemo_airflow_provider.profiles import load_profiles
 from nemo_airflow_provider.sweep import SWEEP_DAG_ID
 from nemo_airflow_provider.sweep.credential import CREDENTIAL_KEY, Credential
 from nemo_airflow_provider.sweep.engines import swept_engines
@@ -64,9 +62,7 @@ class SweepOperator(BaseOperator):  # type: ignore[misc]
         with RemoteOffice(settings.api_url(), credential, installation) as office:
             if self.chores:
                 self._note("Chores", office.chores())
-            known = load_profiles(settings.config_file(), environ=os.environ, docker_answers=None).profiles
-            configs = {str(profile): profile.config for profile in known}
-            engines = swept_engines((each for each in known if str(each) in self.profiles), configs)
+            engines = swept_engines(settings.profiles().profiles, self.profiles)
             self._note("Engines", HostSweep(office, installation, storage, variable_value).run(engines))
 
     def _note(self, what: str, done: Any) -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from nemo_airflow_provider.client.position import LogPosition
 from nemo_airflow_provider.remote.naming import Caller, derived_name, numbered_name
 from nemo_airflow_provider.remote.record import RECORD_KEY, RemoteRecord, parse_record
-from nemo_airflow_provider.runner import StepHost, StepLeft, StoreUnavailable
-
-T = TypeVar("T")
-
-#: Seconds between two tries to reach a state store that does not answer; a failing call takes up to 20 s itself.
-_RETRY_SECONDS = 3.0
+from nemo_airflow_provider.runner import StepHost, StoreUnavailable
+from nemo_airflow_provider.runner.task import STORE_RETRY_SECONDS, insist
 
 
 class Memory:
@@ -85,10 +81,10 @@ class Memory:
         :raises Superseded: another try has taken over
         :raises StepLeft: see `claim`
         """
-        self._insist(lambda: self._host.save(RECORD_KEY, self.record.dump()))
+        insist(self._host, lambda: self._host.save(RECORD_KEY, self.record.dump()))
 
     def _stored(self) -> RemoteRecord | None:
-        return parse_record(self._insist(lambda: self._host.load(RECORD_KEY)))
+        return parse_record(insist(self._host, lambda: self._host.load(RECORD_KEY)))
 
     def _change(self, **changes: Any) -> None:
         self.known = RemoteRecord.model_validate(self.record.model_dump() | changes)
@@ -100,12 +96,4 @@ class Memory:
         try:
             self._host.save(RECORD_KEY, self.record.dump())
         except StoreUnavailable:
-            self._not_before = self._clock() + _RETRY_SECONDS
-
-    def _insist(self, call: Callable[[], T]) -> T:
-        while True:
-            try:
-                return call()
-            except StoreUnavailable as error:
-                if self._host.terminated.wait(_RETRY_SECONDS):
-                    raise StepLeft(f"the state store does not answer: {error}") from error
+            self._not_before = self._clock() + STORE_RETRY_SECONDS

@@ -24,11 +24,10 @@ from nemo_airflow_provider.remote.results import fetch_results
 from nemo_airflow_provider.remote.task import RemoteTask
 from nemo_airflow_provider.remote.trouble import RemoteTrouble, is_no_jobs_api
 from nemo_airflow_provider.runner import StepFailed, StepHost, StepLeft
+from nemo_airflow_provider.runner.task import ENDED_BY_PERSON
 
 #: Airflow kills a process 5 s after SIGTERM; the cancel has to be there within this.
 _LAST_SECONDS = 3.5
-#: Task states that a person made. Any other after SIGTERM means that this worker must go.
-_ENDED_BY_PERSON = ("failed", "success", "skipped", "restarting")
 _REFUSALS = (400, 404, 409, 413, 422)
 
 
@@ -173,7 +172,7 @@ class RemoteRun:
         """
         record = self._memory.known
         job = f"Job '{record.name}'" if record else "No job"
-        if self._host.task_state() not in _ENDED_BY_PERSON:
+        if self._host.task_state() not in ENDED_BY_PERSON:
             raise StepLeft(f"this worker is going away; {job} runs on and the next try goes on with it")
         done = "was cancelled" if self.cancel_now() else "may go on: it was not cancelled"
         raise StepFailed(f"The task was ended by a person. {job} {done}.")

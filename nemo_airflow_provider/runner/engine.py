@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from nemo_airflow_provider.backends.base import Backend, Observation, Phase
+from nemo_airflow_provider.backends.base import Backend, Observation
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.runner.task import StepHost, StepLeft
 
 T = TypeVar("T")
-
-LIVE = (Phase.PENDING, Phase.RUNNING)
 
 
 class Engine:

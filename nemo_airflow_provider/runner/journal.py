@@ -19,10 +19,7 @@ from nemo_airflow_provider.model.record import (
 )
 from nemo_airflow_provider.model.status import Status, may_follow
 from nemo_airflow_provider.runner.outcome import Outcome
-from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepLeft, StepTask, StoreUnavailable
-
-#: Seconds between two tries to reach a state store that does not answer.
-_RETRY_SECONDS = 3.0
+from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepTask, StoreUnavailable, insist
 
 
 class Journal:
@@ -47,7 +44,7 @@ class Journal:
 
         :raises StepLeft: the state store did not answer until this process had to go
         """
-        value = self._insist(lambda: self._host.load(self._key))
+        value = insist(self._host, lambda: self._host.load(self._key))
         # One that somebody overwrote is as good as none: the workload is found by its name then.
         self.record = parse_record(value)
         return self.record
@@ -144,11 +141,11 @@ class Journal:
 
     def keep_result(self, value: Any) -> None:
         """Store what the step hands back, for a try that finds the step over; insists as `conclude` does."""
-        self._insist(lambda: self._host.save(self._result_key, {"value": value}))
+        insist(self._host, lambda: self._host.save(self._result_key, {"value": value}))
 
     def result(self) -> Any:
         """What `keep_result` stored; None when it stored nothing."""
-        stored = self._insist(lambda: self._host.load(self._result_key))
+        stored = insist(self._host, lambda: self._host.load(self._result_key))
         return stored.get("value") if isinstance(stored, dict) else None
 
     def fail(self, message: str) -> NoReturn:
@@ -197,7 +194,7 @@ class Journal:
         :raises Superseded: another try has taken over
         :raises StepLeft: the state store did not answer until this process had to go
         """
-        self._insist(lambda: self._host.save(self._key, self._dump()))
+        insist(self._host, lambda: self._host.save(self._key, self._dump()))
         self._dirty = False
 
     @property
@@ -239,11 +236,3 @@ class Journal:
 
     def _dump(self) -> dict[str, Any]:
         return self.known.model_dump(mode="json", exclude_defaults=True)
-
-    def _insist(self, call: Callable[[], Any]) -> Any:
-        while True:
-            try:
-                return call()
-            except StoreUnavailable as error:
-                if self._host.terminated.wait(_RETRY_SECONDS):
-                    raise StepLeft(f"the state store does not answer: {error}") from error

@@ -18,7 +18,7 @@ from nemo_airflow_provider.logs.store import mark_superseded
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.model.status import Status
-from nemo_airflow_provider.runner.engine import LIVE, Engine
+from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits, timed_out
 from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
@@ -27,7 +27,7 @@ from nemo_airflow_provider.runner.pause import Pause, shown
 from nemo_airflow_provider.runner.result import with_result
 from nemo_airflow_provider.runner.secrets import StepSecrets
 from nemo_airflow_provider.runner.start import Start
-from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepLeft, StepTask
+from nemo_airflow_provider.runner.task import ENDED_BY_PERSON, StepFailed, StepHost, StepLeft, StepTask
 from nemo_airflow_provider.runner.timing import Timing
 from nemo_airflow_provider.runner.wishes import Wishes
 
@@ -124,7 +124,7 @@ class StepLoop:
     def _watch(self, key: WorkloadKey, output: Output) -> Observation:
         """Until the workload is over and all of its output is stored; the last look at it."""
         seen = self._engine.observe(key)
-        while seen.phase in LIVE:
+        while seen.phase.lives:
             output.attend()
             self._publish(key, seen, output)
             self._obey(key, seen, output)
@@ -201,7 +201,7 @@ class StepLoop:
         state = self._host.task_state()
         if state == "restarting":
             mark_superseded(self._task.storage, self._task.stream, key.start)
-        elif state not in ("failed", "success", "skipped"):
+        elif state not in ENDED_BY_PERSON:
             raise StepLeft(f"this worker is going away; {key.task} runs on and the next try adopts it")
         self._wishes.cancel()
 

@@ -8,7 +8,7 @@ from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.logs.store import superseded_start
 from nemo_airflow_provider.model.record import Handle, now
 from nemo_airflow_provider.model.status import Action, Status
-from nemo_airflow_provider.runner.engine import LIVE, Engine
+from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.environment import environment_of
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits
@@ -127,12 +127,12 @@ class Start:
         others = self._engine.others(self.key)
         if any((other.generation, other.start) > (self.key.generation, self.key.start) for other in others):
             raise Superseded(f"a newer execution of step '{self.key.step}' has started already")
-        waiting = [other for other in others if self._engine.observe(other).phase in LIVE]
+        waiting = [other for other in others if self._engine.observe(other).phase.lives]
         for other in waiting:
             self._host.note(f"Stopping {other.task} of an earlier execution of step '{other.step}'")
             self._engine.stop(other, self._config.graceful_shutdown_timeout_seconds)
         for other in waiting:
-            while self._engine.observe(other).phase in LIVE:
+            while self._engine.observe(other).phase.lives:
                 self._leave_if_told()
                 self._engine.backend.wait(other, self._wait_seconds, self._host.terminated)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.errors import NemoJobsError
@@ -20,6 +20,8 @@ from nemo_airflow_provider.model.secret import SecretItem, SecretName, secret_it
 from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner.repeat import Repeats
+
+T = TypeVar("T")
 
 
 class StepFailed(NemoJobsError):
@@ -129,6 +131,27 @@ class Answer:
 
     action: Action
     at: datetime
+
+
+#: Task states that a person made. Any other after SIGTERM means that this worker must go.
+ENDED_BY_PERSON = ("failed", "success", "skipped", "restarting")
+
+#: Seconds between two tries to reach a state store that does not answer; a failing call takes up to 20 s itself.
+STORE_RETRY_SECONDS = 3.0
+
+
+def insist(host: StepHost, call: Callable[[], T]) -> T:
+    """Ask the state store until it answers.
+
+    :param call: to `host`
+    :raises StepLeft: this process had to go first
+    """
+    while True:
+        try:
+            return call()
+        except StoreUnavailable as error:
+            if host.terminated.wait(STORE_RETRY_SECONDS):
+                raise StepLeft(f"the state store does not answer: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from nemo_airflow_provider.errors import LostWorkload
 from nemo_airflow_provider.model.secret import secret_items
-from nemo_airflow_provider.model.status import Action, Status, step_status
+from nemo_airflow_provider.model.status import RUN_OVER, Action, Status, step_status
 from nemo_airflow_provider.model.verdict import Verdict
 from nemo_airflow_provider.service.gateway import RunRow
 from nemo_airflow_provider.service.stepview import LOST_TEXT, StepView
@@ -23,7 +24,6 @@ CANCEL_SECONDS = 300.0
 #: Grace of a step whose record does not say one.
 _GRACE_SECONDS = 30.0
 
-_RUN_OVER = ("success", "failed")
 #: States after which Airflow starts no next try by itself.
 _ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
@@ -34,10 +34,10 @@ def standing_of(asked: AskedJob, row: RunRow | None, view: JobView | None, seen_
     :param row: its run; None when Airflow has none
     :param view: None for a run that the jobs API does not show; of what such a DAG runs, only its end is known
     """
-    if row is None or (row.deleted and row.state in _RUN_OVER):
+    if row is None or (row.deleted and row.state in RUN_OVER):
         gone = WorkloadStanding(hold=Hold.GONE)
         return JobStanding(hold=Hold.GONE, workloads=[gone] * len(asked.workloads))
-    over = row.end_date if row.state in _RUN_OVER else None
+    over = row.end_date if row.state in RUN_OVER else None
     hold, over_seconds = _held(over, seen_at)
     if view is None:
         held = WorkloadStanding(hold=hold, over_seconds=over_seconds)
@@ -147,13 +147,13 @@ def _judge(step: StepView, ending: Ending) -> tuple[Status, str, dict[str, str]]
         return status, f"The step was marked successful in Airflow; its workload ended {how}", {}
     if record.handle is not None and record.handle.expired:
         return Status.ERROR, record.handle.expired, {}
-    return Status.ERROR, f"{LOST_TEXT} The workload ended {how}.", {"reason": "LostWorkload"}
+    return Status.ERROR, f"{LOST_TEXT} The workload ended {how}.", {"reason": LostWorkload.code}
 
 
 def is_long_cancelled(view: JobView) -> bool:
     """Whether a cancel has been waited for so long that nobody will obey it any more."""
     intent = view.intent
-    if intent is None or intent.action is not Action.CANCEL or view.run.state in _RUN_OVER:
+    if intent is None or intent.action is not Action.CANCEL or view.run.state in RUN_OVER:
         return False
     graces = [step.record.grace_seconds for step in view.all_steps if step.record and step.record.grace_seconds]
     patience = max(graces, default=_GRACE_SECONDS) + CANCEL_SECONDS

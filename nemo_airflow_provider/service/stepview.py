@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from nemo_airflow_provider.errors import LostWorkload
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import StepRecord, TaskRecord
 from nemo_airflow_provider.model.spec import StepSpec
@@ -20,8 +21,8 @@ LOST_TEXT = (
     "Airflow ended this step without a word from its worker: the worker was lost more often than the step is "
     "retried, or it could not be started. See the task log in Airflow."
 )
+LOST_ERROR = {"message": LOST_TEXT, "reason": LostWorkload.code}
 REATTACH_TEXT = "The worker of this step was lost or is restarting; the next one adopts the workload"
-
 
 _PAUSES = (Status.PAUSING, Status.PAUSED, Status.RESUMING)
 
@@ -110,7 +111,7 @@ class StepView:
             return dict(self.record.error_details)
         if self.record is not None and self.record.status is Status.COMPLETED:
             return {"message": "The step was marked failed in Airflow after it had completed"}
-        return {"message": LOST_TEXT, "reason": "LostWorkload"}
+        return dict(LOST_ERROR)
 
     @property
     def tasks(self) -> list[TaskRecord]:

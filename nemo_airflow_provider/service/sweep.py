@@ -137,16 +137,20 @@ class SweepOffice:
     async def _end_cancels(self) -> int:
         """Mark runs failed whose cancel nobody has obeyed."""
         ended = 0
-        for row in await run_in_threadpool(sweeprows.unfinished_with_intent):
-            view = await run_in_threadpool(self._view, row.key)
-            if view is None or not is_long_cancelled(view):
+        for view in await run_in_threadpool(self._asked):
+            if not is_long_cancelled(view):
                 continue
             try:
                 async with name_lock(view.workspace, view.name, self._storage):
-                    ended += await run_in_threadpool(self._end_cancel, row.key)
+                    ended += await run_in_threadpool(self._end_cancel, view.key)
             except NemoJobsError as error:
                 log.warning("The cancelled job '%s' is left for the next sweep: %s", view.name, error)
         return ended
+
+    def _asked(self) -> list[JobView]:
+        """Jobs that are not over and of which something was asked."""
+        rows = [row for row in sweeprows.unfinished_with_intent() if not row.deleted]
+        return list(self._views(rows, self._clock()).values())
 
     def _end_cancel(self, run_key: str) -> bool:
         """Under the job's lock: look again, and end the run if its cancel still stands."""

@@ -21,12 +21,9 @@ from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import INTENT_KEY
-from nemo_airflow_provider.service.database import (
-    COLUMNS,
-    DELETED,
-    session_scope,
-    to_row,
-)
+from nemo_airflow_provider.model.shape import is_shape
+from nemo_airflow_provider.model.status import RUN_OVER
+from nemo_airflow_provider.service.database import COLUMNS, DELETED, session_scope, to_row
 from nemo_airflow_provider.service.gateway import RunRow
 
 INSTALLATION_VARIABLE = "nemo.installation"
@@ -34,7 +31,6 @@ INSTALLATION_VARIABLE = "nemo.installation"
 #: Runs removed by one transaction.
 _MOST_RUNS = 50
 _OVER = timedelta(seconds=60)
-_RUN_OVER = ("success", "failed")
 
 #: Runs read by one query.
 _CHUNK = 400
@@ -63,7 +59,7 @@ def _made_at(key: str) -> datetime | None:
 def unfinished_with_intent() -> list[RunRow]:
     """Runs that are not over and of which something was asked, without conf."""
     asked = exists().where(TaskStateStoreModel.dag_run_id == DagRun.id, TaskStateStoreModel.key == INTENT_KEY)
-    statement = select(*COLUMNS, DELETED).where(DagRun._state.not_in(_RUN_OVER), asked)
+    statement = select(*COLUMNS, DELETED).where(DagRun._state.not_in(RUN_OVER), asked)
     with session_scope() as session:
         return [to_row(row[:-1], None, deleted=bool(row[-1])) for row in session.execute(statement)]
 
@@ -98,7 +94,7 @@ def remove_old_runs(dag_id: str, moment: datetime, keep: int) -> int:
 
 
 def _remove_runs(moment: datetime, *conditions: ColumnElement[bool]) -> int:
-    over = (DagRun._state.in_(_RUN_OVER), DagRun.end_date < moment - _OVER)
+    over = (DagRun._state.in_(RUN_OVER), DagRun.end_date < moment - _OVER)
     # Whoever looks at a run to change it has it locked.
     statement = select(DagRun).where(*conditions, *over).limit(_MOST_RUNS).with_for_update(skip_locked=True, of=DagRun)
     with session_scope() as session:
@@ -125,7 +121,7 @@ def _is_unused(session: Session, dag_id: str, since: datetime) -> bool:
     made = session.scalar(select(func.min(DagVersion.created_at)).where(DagVersion.dag_id == dag_id))
     if made is None or made >= since:
         return False
-    used = DagRun._state.not_in(_RUN_OVER) | (DagRun.run_after >= since) | (DagRun.end_date >= since)
+    used = DagRun._state.not_in(RUN_OVER) | (DagRun.run_after >= since) | (DagRun.end_date >= since)
     return not session.scalar(select(exists().where(DagRun.dag_id == dag_id, used)))
 
 
@@ -159,12 +155,7 @@ def stale_dags() -> list[str]:
 
 
 def _stale_dags(session: Session, dag_ids: Iterable[str]) -> list[str]:
-    return [dag_id for dag_id in dag_ids if _is_of_shape(dag_id) and _is_left(session, dag_id)]
-
-
-def _is_of_shape(dag_id: str) -> bool:
-    workspace = names.workspace_of_dag(dag_id)
-    return workspace is not None and dag_id != names.anchor_dag_id(workspace)
+    return [dag_id for dag_id in dag_ids if is_shape(dag_id) and _is_left(session, dag_id)]
 
 
 def _is_left(session: Session, dag_id: str) -> bool:

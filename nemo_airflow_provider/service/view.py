@@ -25,7 +25,7 @@ from nemo_airflow_provider.model.spec import JobSpec, StepSpec
 from nemo_airflow_provider.model.status import Action, Status, job_status, step_status, visible_steps
 from nemo_airflow_provider.model.verdict import judged, parse_verdict, verdict_key
 from nemo_airflow_provider.service.gateway import RunRow, RunState, TaskRow
-from nemo_airflow_provider.service.stepview import LOST_TEXT, StepView
+from nemo_airflow_provider.service.stepview import LOST_ERROR, StepView
 
 #: After its task instance's end a workload has its profile's grace and this much more.
 _SETTLE_SECONDS = 60.0
@@ -221,7 +221,7 @@ class JobView:
         if self.status is not Status.ERROR:
             return None
         failed = next((step for step in self.all_steps if step.status is Status.ERROR), None)
-        details = failed.error_details if failed else {"message": LOST_TEXT, "reason": "LostWorkload"}
+        details = failed.error_details if failed else LOST_ERROR
         return {**details, "step": failed.spec.name} if failed else details
 
 

@@ -30,7 +30,7 @@ def duty(standing: WorkloadStanding, phase: Phase, *, ours: bool, ttl_seconds: f
     """
     if standing.hold is Hold.LIVE:
         return Duty.LEAVE
-    if phase in (Phase.PENDING, Phase.RUNNING):
+    if phase.lives:
         return Duty.STOP
     if standing.hold is Hold.GONE:
         return Duty.CLEAN

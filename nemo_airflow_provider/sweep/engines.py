@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from nemo_airflow_provider.backends.base import Backend, BackendConfig, SupportsSweep
+from nemo_airflow_provider.backends.base import Backend, BackendConfig
+from nemo_airflow_provider.backends.powers import SupportsSweep
 from nemo_airflow_provider.backends.registry import BACKENDS, create_backend
 from nemo_airflow_provider.profiles import Profile
 
@@ -34,14 +35,17 @@ class SweptEngine:
         return max((self.config(profile).ttl_seconds_after_finished for profile in profiles), default=0)
 
 
-def swept_engines(profiles: Iterable[Profile], configs: Mapping[str, BackendConfig]) -> list[SweptEngine]:
-    """The engines of these profiles that can be swept, each once.
+def swept_engines(profiles: Iterable[Profile], wanted: Container[str] | None = None) -> list[SweptEngine]:
+    """The engines that can be swept, each once.
 
-    :param configs: see `SweptEngine`
+    :param profiles: of the installation
+    :param wanted: `provider/name` of those whose engines are meant; None: all
     """
+    known = list(profiles)
+    configs = {str(profile): profile.config for profile in known}
     found: dict[str, SweptEngine] = {}
-    for profile in profiles:
-        if not BACKENDS[profile.backend].provided:
+    for profile in known:
+        if (wanted is not None and str(profile) not in wanted) or not BACKENDS[profile.backend].provided:
             continue
         backend = create_backend(profile)
         if isinstance(backend, SupportsSweep):

@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from nemo_airflow_provider.backends.base import HeldJob, Observation, Phase
+from nemo_airflow_provider.backends.base import Observation, Phase
+from nemo_airflow_provider.backends.powers import HeldJob
 from nemo_airflow_provider.errors import BackendError, NemoJobsError
 from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.logs.pump import Pump
@@ -34,8 +35,6 @@ from nemo_airflow_provider.sweep.office import (
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_LIVE = (Phase.PENDING, Phase.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ class HostSweep:
     def _collect(self, left: _Left) -> Ending | None:
         """Store the rest of a workload's output; how it ended, unless there was no time to see that."""
         try:
-            while (seen := left.observe()).phase in _LIVE:
+            while (seen := left.observe()).phase.lives:
                 if self._clock() >= self._deadline:
                     return None
                 left.engine.backend.wait(left.key, self._deadline - self._clock(), Event())

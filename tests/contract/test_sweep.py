@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nemo_airflow_provider.backends.base import Backend, HeldJob, Phase, SupportsSweep
+from nemo_airflow_provider.backends.base import Backend, Phase
+from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from tests.contract.harness import Harness
 from tests.contract.test_backend import LOOP, end, running
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from nemo_airflow_provider.backends.base import HeldJob, SupportsSweep
+from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from nemo_airflow_provider.backends.subprocess import job, launch
 from nemo_airflow_provider.backends.subprocess.layout import Place, component, run_directory
 from nemo_airflow_provider.backends.subprocess.workdir import present

@@ -528,7 +528,7 @@ class TestFaults:
     def test_a_state_store_that_is_away_costs_nothing(
         self, task: StepTask, host: FakeHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("nemo_airflow_provider.runner.journal._RETRY_SECONDS", 0.01)
+        monkeypatch.setattr("nemo_airflow_provider.runner.task.STORE_RETRY_SECONDS", 0.01)
 
         def submit(_: Workload) -> Process:
             host.away_until = time.monotonic() + 0.3

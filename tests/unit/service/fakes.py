@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -214,3 +214,21 @@ class FakeGateway:
 
     def _of(self, workspace: str) -> list[RunRow]:
         return [row for row in self.rows if row.workspace == workspace]
+
+
+class Time:
+    """A clock that only `sleep` moves.
+
+    :param meanwhile: what happens during each sleep
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.meanwhile()

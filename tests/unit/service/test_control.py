@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,40 +13,11 @@ from nemo_airflow_provider.errors import Conflict, Forbidden, NotFound, Unavaila
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import INTENT_KEY, STEP_RETRIES
 from nemo_airflow_provider.model.status import Status
-from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.control import Control
 from nemo_airflow_provider.service.gateway import Right
-from tests.unit.service.fakes import ANN, FakeGateway, record, spec_of
+from tests.unit.service.fakes import FakeGateway, Time, record, spec_of
 
 ANCHOR = names.anchor_dag_id("default")
-
-
-class Time:
-    """A clock that only `sleep` moves.
-
-    :param meanwhile: what happens during each sleep
-    """
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def clock(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.meanwhile()
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def control(gateway: FakeGateway, access: Access, time: Time, tmp_path: Path) -> Control:
-    return Control(gateway, access, ANN, tmp_path, clock=time.clock, sleep=time.sleep)
 
 
 def test_cancel_before_the_start_ends_the_run_at_once(gateway: FakeGateway, control: Control) -> None:

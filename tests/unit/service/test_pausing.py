@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,36 +18,11 @@ from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.control import Control
 from nemo_airflow_provider.service.gateway import Right, RunRow
 from nemo_airflow_provider.service.lookup import Lookup
-from tests.unit.service.fakes import ANN, FakeGateway, record, spec_of
+from tests.unit.service.fakes import ANN, FakeGateway, Time, record, spec_of
 
 STOPPED = Handle(state="submitted", engine="engine-1", pausing="stop")
 FROZEN = Handle(state="submitted", engine="engine-1", pausing="freeze")
 LONG_AGO = now() - timedelta(minutes=1)
-
-
-class Time:
-    """A clock that only `sleep` moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def clock(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.meanwhile()
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def control(gateway: FakeGateway, access: Access, time: Time, tmp_path: Path) -> Control:
-    return Control(gateway, access, ANN, tmp_path, clock=time.clock, sleep=time.sleep)
 
 
 @pytest.fixture

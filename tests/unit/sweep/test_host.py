@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nemo_airflow_provider.backends.base import HeldJob, Observation, Phase, SupportsSweep
+from nemo_airflow_provider.backends.base import Observation, Phase
+from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from nemo_airflow_provider.errors import BackendError, Unavailable
 from nemo_airflow_provider.logs.store import StreamId
 from nemo_airflow_provider.logs.stored import read_from

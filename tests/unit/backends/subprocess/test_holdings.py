@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from nemo_airflow_provider.backends.base import HeldJob, SupportsSweep
+from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from tests.unit.backends.subprocess.host import INSTALLATION, Host, key
 from tests.waiting import wait_until
 

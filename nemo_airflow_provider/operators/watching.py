@@ -1,0 +1,57 @@
+"""What operators share that watch work which goes on without them: SIGTERM, and ends in the words of Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
+
+from nemo_airflow_provider.errors import InvalidJob, Superseded
+from nemo_airflow_provider.operators.host import TaskHost
+from nemo_airflow_provider.runner import StepFailed, StepLeft, Wakeup
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+#: Airflow comes back this long after a worker had to go.
+_COME_BACK = timedelta(seconds=5)
+
+
+class WatchingOperator(BaseOperator):  # type: ignore[misc]
+    """An operator whose work outlives its process."""
+
+    ui_color = "#76b900"
+    ui_fgcolor = "#000000"
+
+    def make_host(self, context: Context) -> TaskHost:
+        """The task process as the runner sees it; `on_kill` wakes it."""
+        self._wakeup = Wakeup()
+        return TaskHost(context, self.log, self._wakeup)
+
+    def on_kill(self) -> None:
+        """Runs inside the signal handler: sets a flag and returns; whoever watches finds out why and acts."""
+        wakeup = getattr(self, "_wakeup", None)
+        if wakeup is not None:
+            wakeup.set()
+
+
+@contextmanager
+def ends_told_to_airflow(log: Any, what: str) -> Iterator[None]:
+    """A block whose ends become those that Airflow knows: no retry for what is over, and another try for the rest.
+
+    :param what: is run: `step` or `task`, for the message
+    """
+    try:
+        yield
+    except (StepFailed, InvalidJob) as error:
+        raise AirflowFailException(str(error)) from None
+    except StepLeft as error:
+        log.warning("%s", error)
+        raise AirflowRescheduleException(datetime.now(UTC) + _COME_BACK) from None
+    except Superseded as error:
+        log.warning("Another try of this %s has taken over: %s", what, error)
+        raise AirflowFailException(f"superseded by another try of this {what}") from None
