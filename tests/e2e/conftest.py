@@ -21,6 +21,13 @@ TASK_LOG_LINES = 50
 #: So that a paused step gives its worker slot back while a test looks on, and not before the test has seen it hold one.
 PAUSE_HOLD_SECONDS = 3
 
+#: So that lost processes are noticed while a test waits.
+LOSSES_NOTICED = {
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+}
+
 #: Variables beside those of the database: a custom secrets backend reads them from this file beside the home.
 VARIABLES_FILE = "variables.json"
 
@@ -55,6 +62,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 "AIRFLOW__NEMO__TASK_LOG_MAX_LINES": str(TASK_LOG_LINES),
                 "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
                 "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(PAUSE_HOLD_SECONDS),
+                **LOSSES_NOTICED,
                 **secret_settings(home.parent / VARIABLES_FILE),
             },
             profiles=PROFILES.format(root=home / "workloads"),

@@ -38,6 +38,8 @@ jobs:
        config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1, ttl_seconds_active: 2}}}}
     - {{provider: subprocess, profile: freezing, backend: subprocess,
        config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1, pause: freeze}}}}
+    - {{provider: subprocess, profile: patient, backend: subprocess,
+       config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 600}}}}
     - {{provider: subprocess, profile: gated, backend: subprocess,
        config: {{working_directory: {root}, airflow: {{pool: gate}}}}}}
 """
@@ -78,15 +80,25 @@ class Marks:
         """A file that a `counting` command waits for."""
         return self.path.with_suffix(".enough")
 
+    @property
+    def told(self) -> Path:
+        """A file that a `reluctant` command makes at SIGTERM."""
+        return self.path.with_suffix(".told")
 
-def counting(marks: Marks) -> list[str]:
+
+def counting(marks: Marks, *before: str) -> list[str]:
     """A command that prints `line 0`, `line 1` … one every 20 ms, and ends when it is told that this is enough.
 
-    It ends by itself after ten minutes, with code 1.
+    It ends by itself after ten minutes, with code 1. It tells on an earlier execution that still lives.
+
+    :param before: lines of code that come first
     """
     return python(
         marks.code,
         "import os, sys, time",
+        f"for pid in open({str(marks.path)!r}).read().split()[:-1]:",
+        "    if os.path.exists(f'/proc/{pid}'): print('beside', pid)",
+        *before,
         "for i in range(30_000):",
         "    print(f'line {i}')",
         "    time.sleep(0.02)",
@@ -95,6 +107,12 @@ def counting(marks: Marks) -> list[str]:
         "        sys.exit()",
         "sys.exit(1)",
     )
+
+
+def reluctant(marks: Marks) -> list[str]:
+    """A `counting` command that remembers a SIGTERM in `marks.told` and goes on, to the end that it is told."""
+    remember = f"lambda *_: open({str(marks.told)!r}, 'a').close()"
+    return counting(marks, "import signal", f"signal.signal(signal.SIGTERM, {remember})")
 
 
 def numbered(lines: int) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from tests.e2e.lab import Job, Lab, Marks, polite, python, step
+from tests.e2e.stages import clear
 from tests.stack.airflow import wait_until
 
 
@@ -15,23 +15,6 @@ def mark_run(job: Job, state: str) -> None:
 
 def mark_task(job: Job, task: str, state: str) -> None:
     job.lab.airflow("PATCH", f"{job.run_path}/taskInstances/{task}", {"new_state": state})
-
-
-def clear(job: Job, *tasks: str) -> None:
-    """Clear steps and what comes after them; without steps, the run."""
-    if not tasks:
-        job.lab.airflow("POST", f"{job.run_path}/clear", {"dry_run": False})
-        return
-    dag, run = job.run_path.split("/")[2::2]
-    body: dict[str, Any] = {
-        "dry_run": False,
-        "dag_run_id": run,
-        "task_ids": list(tasks),
-        "only_failed": False,
-        "include_downstream": True,
-        "reset_dag_runs": True,
-    }
-    job.lab.airflow("POST", f"/dags/{dag}/clearTaskInstances", body)
 
 
 def saying(marks: Marks) -> list[str]:

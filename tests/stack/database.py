@@ -1,4 +1,4 @@
-"""A fresh Postgres database for one stack."""
+"""A fresh Postgres database for one stack, and its outage."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sqlalchemy
+
+from tests.waiting import wait_until
 
 
 @contextmanager
@@ -26,5 +28,25 @@ def fresh_database(admin_url: str) -> Iterator[str]:
         finally:
             with admin.connect() as connection:
                 connection.execute(sqlalchemy.text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+    finally:
+        admin.dispose()
+
+
+@contextmanager
+def unreachable(admin_url: str, name: str) -> Iterator[None]:
+    """For the length of the block nobody reaches a database: connections are cut, new ones are refused.
+
+    :param admin_url: of another database, by a user that owns this one
+    """
+    admin = sqlalchemy.create_engine(admin_url, isolation_level="AUTOCOMMIT")
+    cut = sqlalchemy.text("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = :name")
+    try:
+        with admin.connect() as connection:
+            connection.execute(sqlalchemy.text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'))
+            try:
+                wait_until(lambda: not connection.execute(cut, {"name": name}).scalar(), 30, "the last connection")
+                yield
+            finally:
+                connection.execute(sqlalchemy.text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'))
     finally:
         admin.dispose()
