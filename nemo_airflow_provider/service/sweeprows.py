@@ -16,8 +16,9 @@ from airflow.models.log import Log
 from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.variable import Variable
+from airflow.utils.types import DagRunType
 from sqlalchemy import ColumnElement, delete, exists, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import INTENT_KEY
@@ -78,7 +79,9 @@ def mark_failed(row: RunRow) -> bool:
 
 
 def remove_deleted_runs(moment: datetime) -> int:
-    """Remove the rows of jobs that were deleted; how many."""
+    """Remove the rows of jobs that were deleted; how many.
+
+    A schedule's newest stays until there is a newer: the mark hides it."""
     return _remove_runs(moment, DELETED)
 
 
@@ -94,14 +97,40 @@ def remove_old_runs(dag_id: str, moment: datetime, keep: int) -> int:
 
 
 def _remove_runs(moment: datetime, *conditions: ColumnElement[bool]) -> int:
-    over = (DagRun._state.in_(RUN_OVER), DagRun.end_date < moment - _OVER)
+    removable = (DagRun._state.in_(RUN_OVER), DagRun.end_date < moment - _OVER, ~_is_a_schedules_newest())
     # Whoever looks at a run to change it has it locked.
-    statement = select(DagRun).where(*conditions, *over).limit(_MOST_RUNS).with_for_update(skip_locked=True, of=DagRun)
+    statement = (
+        select(DagRun).where(*conditions, *removable).limit(_MOST_RUNS).with_for_update(skip_locked=True, of=DagRun)
+    )
     with session_scope() as session:
         runs = session.scalars(statement).all()
         for run in runs:
             session.delete(run)
         return len(runs)
+
+
+def _is_a_schedules_newest() -> ColumnElement[bool]:
+    """Whether Airflow may find the next run of a schedule after this one, at each look at the DAG's file
+    (`DagModel.calculate_dagrun_date_fields`): without it, Airflow runs the same date again.
+
+    Runs of partitions have an order of their own; where it leaves doubts, a run counts as the newest.
+    """
+    newer = aliased(DagRun)
+    later = newer.logical_date > DagRun.logical_date
+    later_partition = newer.partition_key.is_not(None) & (
+        (newer.partition_date > DagRun.partition_date)
+        | (DagRun.partition_date.is_(None) & newer.partition_date.is_not(None))
+        | (DagRun.partition_date.is_(None) & newer.partition_date.is_(None) & (newer.run_after > DagRun.run_after))
+    )
+    kinds = (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB)
+
+    def passed(by: ColumnElement[bool]) -> ColumnElement[bool]:
+        return exists().where(newer.dag_id == DagRun.dag_id, newer.run_type.in_(kinds), by)
+
+    date = DagRun.logical_date.is_(None) | passed(later)
+    partition = DagRun.partition_key.is_(None) | passed(later_partition)
+    newest: ColumnElement[bool] = DagRun.run_type.in_(kinds) & ~(date & partition)
+    return newest
 
 
 # --- shapes -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from nemo_airflow_provider.backends.base import Backend, BackendConfig
@@ -30,9 +30,20 @@ class SweptEngine:
         """Keys of a step's profile."""
         return self.configs.get(profile, self.default)
 
-    def ttl_seconds(self, profiles: Iterable[str]) -> float:
-        """How long a job of these profiles is kept after its end: as long as the longest of them."""
-        return max((self.config(profile).ttl_seconds_after_finished for profile in profiles), default=0)
+    def ttl_seconds(self, profiles: Collection[str]) -> float:
+        """How long what ran under these profiles is kept after its end: as long as the longest of them says.
+
+        Where one is not known, as of a DAG that the jobs API does not show, any profile of the backend may be it, and
+        what is removed too early is lost.
+
+        :param profiles: `provider/name` of each step; empty where nobody knows
+        """
+        if profiles and all(profile in self.configs for profile in profiles):
+            known = [self.configs[profile] for profile in profiles]
+        else:
+            alike = (config for config in self.configs.values() if isinstance(config, type(self.default)))
+            known = [self.default, *alike]
+        return max(config.ttl_seconds_after_finished for config in known)
 
 
 def swept_engines(profiles: Iterable[Profile], wanted: Container[str] | None = None) -> list[SweptEngine]:

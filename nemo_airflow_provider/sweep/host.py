@@ -122,13 +122,13 @@ class HostSweep:
         """Do what is to be done with a workload at once; whether its rest is still to be stored."""
         if standing.hold is Hold.LIVE:
             return False  # not even looked at: a look at a lost workload ends what is left of it
-        config = engine.config(standing.profile)
         ours = not standing.engine or engine.power.speaks_for(standing.engine)
         phase = engine.backend.observe(key).phase
-        todo = duty(standing, phase, ours=ours, ttl_seconds=config.ttl_seconds_after_finished)
+        todo = duty(standing, phase, ours=ours, ttl_seconds=engine.ttl_seconds([standing.profile]))
         if todo is Duty.STOP:
             log.info("Stopping %s of run %s: nobody needs it any more", key.task, key.run_id)
-            engine.backend.stop(key, standing.grace_seconds or config.graceful_shutdown_timeout_seconds)
+            grace_seconds = engine.config(standing.profile).graceful_shutdown_timeout_seconds
+            engine.backend.stop(key, standing.grace_seconds or grace_seconds)
             self._done["stopped"] += 1
             return standing.hold is Hold.OVER and not standing.settled and ours
         if todo is Duty.CLEAN:

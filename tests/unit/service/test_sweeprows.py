@@ -154,6 +154,56 @@ def test_a_run_that_never_ended_is_not_removed(tables: Tables) -> None:
     assert sweeprows.remove_deleted_runs(START + DAY) == 0
 
 
+class TestAutomatedRuns:
+    """Airflow finds the next run of a schedule after the newest that is there: without it, the same one runs again."""
+
+    def runs(self, tables: Tables, *changes: dict[str, Any]) -> None:
+        """Deleted ones, a day apart."""
+        for number, change in enumerate(changes):
+            moment = START + number * DAY
+            values = {"dag_id": "mine", "run_type": DagRunType.SCHEDULED, "run_after": moment, "logical_date": moment}
+            tables.value(tables.run(f"run-{number}", **{**values, **change}), "deleted", {"by": "ann"})
+
+    @pytest.mark.parametrize("kind", [DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB])
+    def test_the_newest_stays_until_there_is_a_newer(self, tables: Tables, kind: DagRunType) -> None:
+        self.runs(tables, {"run_type": kind}, {"run_type": kind})
+        tables.run("manual", dag_id="mine", run_after=START + 9 * DAY, logical_date=START + 9 * DAY)
+        tables.run("other", dag_id="another", run_type=kind, logical_date=START + 9 * DAY)
+        assert [sweeprows.remove_deleted_runs(START + DAY) for _ in range(2)] == [1, 0]
+        assert tables.runs() == ["run-1", "manual", "other"]
+        tables.run("newer", "running", None, dag_id="mine", run_type=kind, logical_date=START + 2 * DAY)
+        assert sweeprows.remove_deleted_runs(START + DAY) == 1
+        assert tables.runs() == ["manual", "other", "newer"]
+
+    def test_the_order_is_that_of_logical_dates(self, tables: Tables) -> None:
+        """A backfill's are of the past."""
+        self.runs(tables, {}, {"run_type": DagRunType.BACKFILL_JOB, "logical_date": START - DAY})
+        assert sweeprows.remove_deleted_runs(START + DAY) == 1
+        assert tables.runs() == ["run-0"]
+
+    def test_partitions_have_an_order_of_their_own(self, tables: Tables) -> None:
+        partition = {"logical_date": None, "partition_key": "p"}
+        self.runs(
+            tables,
+            {**partition, "partition_date": START},
+            {**partition, "partition_date": START + DAY},
+            {**partition, "partition_date": None},
+            {"logical_date": START + 9 * DAY},
+        )
+        assert sweeprows.remove_deleted_runs(START + DAY) == 2
+        assert tables.runs() == ["run-1", "run-3"]
+
+    def test_partitions_without_a_date(self, tables: Tables) -> None:
+        partition = {"logical_date": None, "partition_key": "p"}
+        self.runs(tables, partition, partition)
+        assert sweeprows.remove_deleted_runs(START + DAY) == 1
+        assert tables.runs() == ["run-1"]
+
+    def test_a_schedules_newest_sweep_stays_too(self, tables: Tables) -> None:
+        self.runs(tables, {}, {"run_type": DagRunType.MANUAL})
+        assert sweeprows.remove_old_runs("mine", START + DAY, 1) == 0
+
+
 def test_the_newest_sweeps_are_kept(tables: Tables) -> None:
     for number in range(6):
         moment = START + timedelta(minutes=number)

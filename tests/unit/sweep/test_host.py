@@ -87,8 +87,9 @@ def swept(
     storage: Path,
     seconds: float = 20,
     variable: Callable[[str], str | None] = lambda _: None,
+    configs: Mapping[str, FakeConfig] = {},
 ) -> dict[str, int]:
-    engine = SweptEngine(backend, backend, {}, FakeConfig(ttl_seconds_after_finished=100))
+    engine = SweptEngine(backend, backend, configs, FakeConfig(ttl_seconds_after_finished=100))
     done = HostSweep(office, OURS, storage, variable, seconds=seconds).run([engine])
     return {name: count for name, count in done.items() if count}
 
@@ -154,6 +155,26 @@ def test_what_is_over_goes_with_its_ttl(backend: SweptBackend, tmp_path: Path) -
     assert swept(backend, FakeOffice(over(settled=True, over_seconds=100)), tmp_path) == {}
     assert swept(backend, FakeOffice(over(settled=True, over_seconds=101)), tmp_path) == {"cleaned": 1}
     assert backend.cleaned == [key()]
+
+
+@pytest.mark.parametrize(
+    ("profile", "kept"), [("fake/short", 10), ("fake/long", 500), ("", 500), ("fake/gone", 500)], ids=str
+)
+def test_whose_profile_nobody_knows_is_kept_as_long_as_the_longest_says(
+    backend: SweptBackend, tmp_path: Path, profile: str, kept: float
+) -> None:
+    """Such as all of a DAG of other people's, whose author may clear a failed task and wants the others' files."""
+    configs = {"fake/short": FakeConfig(ttl_seconds_after_finished=10)}
+    configs["fake/long"] = FakeConfig(ttl_seconds_after_finished=500)
+    named = [profile] if profile else []
+    backend.processes[key()] = ended(0)
+    for seconds, done in ((kept, {}), (kept + 1, {"removed": 1})):
+        job = JobStanding(hold=Hold.OVER, over_seconds=seconds, profiles=named)
+        assert swept(backend, FakeOffice(over(settled=True), job), tmp_path, configs=configs) == done
+    backend.processes[key()] = ended(0)
+    for seconds, done in ((kept, {}), (kept + 1, {"cleaned": 1})):
+        workload = over(settled=True, profile=profile, over_seconds=seconds)
+        assert swept(backend, FakeOffice(workload), tmp_path, configs=configs) == done
 
 
 def test_a_deleted_job_is_stopped_and_then_removed(backend: SweptBackend, tmp_path: Path) -> None:
