@@ -8,6 +8,7 @@ from typing import Any
 
 from nemo_airflow_provider.backends.powers import SupportsResultFile
 from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.status import Status
@@ -26,24 +27,27 @@ class ResultMissing(NemoJobsError):
     code = "result_missing"
 
 
-def with_result(outcome: Outcome, path: str | None, engine: Engine, key: WorkloadKey) -> tuple[Outcome, Any]:
+def with_result(
+    outcome: Outcome, path: str | None, engine: Engine, key: WorkloadKey, mask: Mask
+) -> tuple[Outcome, Any]:
     """How a step ended, given whether its result is as it must be; and the result.
 
     :param path: of the file below the task's storage; None: none is asked for
+    :param mask: of the step's secrets
     """
     if path is None or outcome.status is not Status.COMPLETED:
         return outcome, None
     try:
-        return outcome, _read(path, engine, key)
+        return outcome, _read(path, engine, key, mask)
     except ResultMissing as error:
         message = f"Step '{key.step}' {error}"
         return replace(outcome, status=Status.ERROR, message=message, error={"message": message, "fault": "user"}), None
 
 
-def _read(path: str, engine: Engine, key: WorkloadKey) -> Any:
+def _read(path: str, engine: Engine, key: WorkloadKey, mask: Mask) -> Any:
     """What the file holds: a JSON value, or text.
 
-    :raises ResultMissing: it is not there, too large or not of its kind
+    :raises ResultMissing: it is not there, too large, not of its kind, or holds a secret
     """
     backend = engine.backend
     if not isinstance(backend, SupportsResultFile):
@@ -64,4 +68,10 @@ def _read(path: str, engine: Engine, key: WorkloadKey) -> Any:
         raise ResultMissing(f"left a result file '{path}' that is no {kind}: {error}") from None
     if (flaw := flaw_in(value)) is not None:
         raise ResultMissing(f"left a result file '{path}' that cannot be stored: {flaw}")
+    # Refused and not masked: to the next task *** would be data like any other.
+    if mask.value(value) != value:
+        raise ResultMissing(
+            f"left a result file '{path}' that holds the value of a secret of the step, and Airflow shows results to "
+            "all who may read the run. Leave the value out; a step that needs the secret names it in its environment."
+        )
     return value

@@ -16,7 +16,8 @@ from nemo_airflow_provider.backends.powers import SupportsResultFile
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
-from nemo_airflow_provider.model.record import now, parse_record, step_key
+from nemo_airflow_provider.model.record import now, parse_record, result_key, step_key
+from nemo_airflow_provider.model.spec import EnvironmentItem
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner import Repeats, StepFailed, StepLeft, StepTask, Timing, run_step
 from nemo_airflow_provider.runner.result import MOST_BYTES
@@ -210,3 +211,24 @@ def test_a_step_that_fails_has_no_result(tmp_path: Path) -> None:
     backend.on_submit = lambda _: ended(3)
     with pytest.raises(StepFailed, match="Job exited with code 3"):
         run_step(with_file(backend, tmp_path, "r.json"), FakeHost(), TIMING)
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("r.txt", b"curl -H 'x: hunter22-and-more'"),
+        ("r.json", b'{"urls": ["https://me:hunter22\\u002dand-more@host"]}'),
+        ("r.json", b'{"hunter22-and-more": 1}'),
+    ],
+)
+def test_a_result_with_a_secret_in_it_is_handed_to_nobody(tmp_path: Path, path: str, data: bytes) -> None:
+    host = FakeHost()
+    host.variables = {"nemo_secret.default.token": "hunter22-and-more"}
+    task = with_file(WithFiles({path: data}), tmp_path, path)
+    item = EnvironmentItem.model_validate({"name": "TOKEN", "from_secret": {"name": "token"}})
+    task = replace(task, step=task.step.model_copy(update={"environment": [item]}))
+    with pytest.raises(StepFailed, match=rf"Step 'train' left a result file '{path}' that holds the value of a secret"):
+        run_step(task, host, TIMING)
+    assert result_key(0) not in host.values
+    assert host.values[step_key(0)]["error_details"]["fault"] == "user"
+    assert "hunter22" not in json.dumps(host.values)
