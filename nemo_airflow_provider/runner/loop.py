@@ -157,7 +157,9 @@ class StepLoop:
         """Act on the intent and on limits."""
         if self._stop_asked:
             return
-        if self._wishes.cancelled:
+        handle = self._journal.known.handle
+        # What is stored as expired ends as that: a try before wrote it, and may not have asked for the end.
+        if self._wishes.cancelled or (handle is not None and handle.expired is not None):
             self._ask_to_stop(key)
         elif self._pause.act(key, seen):
             return  # limits stand still meanwhile

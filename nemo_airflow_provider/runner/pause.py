@@ -48,6 +48,8 @@ class Pause:
         self._config = config
         self._wishes = wishes
         self._timing = timing
+        #: The workload whose end this try has asked for.
+        self._stopping: WorkloadKey | None = None
         #: When the worker slot is given back; None while the step is not paused.
         self._park_at: float | None = None
 
@@ -59,7 +61,8 @@ class Pause:
         record = self._journal.known
         assert record.handle is not None
         if record.handle.pausing == "stop":
-            return True  # it is ending, whatever is wished now
+            self._stop(key)  # it ends, whatever is wished now; the try that wrote this may not have asked for it
+            return True
         if record.handle.pausing is None:
             if wished:
                 return self._begin(key, seen)
@@ -89,10 +92,17 @@ class Pause:
             self._host.note(f"Freezing {key.task}")
             self._freeze(key)
         else:
-            grace = self._config.graceful_shutdown_timeout_seconds
-            self._host.note(f"Stopping {key.task} for a pause, {grace} s of grace")
-            self._engine.stop(key, grace)
+            self._stop(key)
         return True
+
+    def _stop(self, key: WorkloadKey) -> None:
+        """Ask for the workload's end, once a try."""
+        if self._stopping == key:
+            return
+        grace = self._config.graceful_shutdown_timeout_seconds
+        self._host.note(f"Stopping {key.task} for a pause, {grace} s of grace")
+        self._engine.stop(key, grace)
+        self._stopping = key
 
     def _freeze(self, key: WorkloadKey) -> None:
         backend = self._engine.backend

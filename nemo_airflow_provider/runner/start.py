@@ -88,6 +88,7 @@ class Start:
         if handle.state == "submitting":
             seen = self._engine.observe(self.key)
             if seen.phase is Phase.ABSENT:
+                self._stop_older()  # the try that wrote this may have gone before they were
                 return self._declined() or self._submit()
             # What the engine says is written down once it is known what to hide in it.
             self._journal.submitted(self.key.task, {})

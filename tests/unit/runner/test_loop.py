@@ -270,6 +270,26 @@ class TestGenerations:
         assert order == ["stop", "submit"]
         assert record(host, 1).clear_number == 1
 
+    def test_they_are_stopped_first_also_by_the_next_try(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        """The one before went when its record said `submitting`, and the older workload was not gone."""
+        old = step_task(backend, tmp_path).key(0)
+        backend.processes[old] = Process()
+        backend.failing["stop"] = 1
+        task = step_task(backend, tmp_path, generation=1, clear_number=1)
+        host.note = lambda text: host.terminated.set() if text.startswith("Stopping") else None  # type: ignore[method-assign]
+        with pytest.raises(StepLeft):
+            run_step(task, host)
+        handle = record(host, 1).handle
+        assert handle is not None and (handle.state, backend.submitted) == ("submitting", [])
+        again = FakeHost()
+        again.values = host.values
+        alive: list[bool] = []
+        backend.on_submit = lambda _: (alive.append(backend.processes[old].end is None), ended(0))[1]
+        run_step(task, again)
+        assert alive == [False]
+
     def test_cleared_in_mid_step(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         """The try that sees `restarting` stops the workload; a later try of the same generation starts anew."""
         backend.on_submit = lambda _: Process()
@@ -499,6 +519,35 @@ class TestFaults:
         backend.processes[task.key(0)].end = Observation(Phase.ENDED, exit_code=-15, stopped="asked")
         with pytest.raises(StepFailed, match="max TTL of 0 seconds"):
             run_step_paced(task, again, timing)
+
+    def test_a_stop_for_a_limit_that_a_lost_worker_did_not_ask_for_is_asked_for(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        """Also when the limit has not run out any more: its end is written down as that."""
+        backend.on_submit = lambda _: Process()
+        backend.failing["stop"] = 1
+        save = host.save
+
+        def saving(key: str, value: Any) -> None:
+            save(key, value)
+            if value["handle"].get("expired"):
+                host.terminated.set()
+
+        host.save = saving  # type: ignore[method-assign]
+        with pytest.raises(StepLeft):
+            run_step_paced(step_task(backend, tmp_path, ttl_seconds_active=0), host, replace(QUICK, engine_timer=0.0))
+        again = FakeHost()
+        again.values = host.values
+        looks = iter(range(9))
+        backend.on_wait = lambda key: None if next(looks, None) is not None else run_out(key)
+
+        def run_out(key: WorkloadKey) -> None:
+            backend.processes[key].end = Observation(Phase.ENDED, exit_code=0)
+
+        task = step_task(backend, tmp_path)
+        with pytest.raises(StepFailed, match="max TTL of 0 seconds"):
+            run_step(task, again)
+        assert backend.stopped == [(task.key(0), 30)]
 
     def test_a_step_without_a_sign_of_life(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         step = task.step.model_copy(update={"lifecycle": Lifecycle(staleness_timeout_seconds=1)})

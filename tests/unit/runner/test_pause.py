@@ -254,6 +254,32 @@ def test_a_worker_that_must_go_leaves_the_pause_as_it_is(task: StepTask, host: F
     assert record(again).status == "completed"
 
 
+def test_a_stop_that_a_lost_worker_did_not_ask_for_is_asked_for(
+    stopping: StepTask, host: FakeHost, backend: FakeBackend
+) -> None:
+    """It goes once the record says `pausing`, and before the engine has heard of it."""
+    answers = [Process(), ended(0)]
+    backend.on_submit = lambda _: answers.pop(0)
+    backend.failing["stop"] = 1
+    then(host, ("active", lambda: host.ask(Action.PAUSE)), ("pausing", host.terminated.set))
+    with pytest.raises(StepLeft):
+        run_step(stopping, host, QUICK)
+    assert (record(host).status, backend.stopped) == ("pausing", [])
+    again = FakeHost()
+    again.values = host.values
+    backend.ends_when_asked = False
+    looks = iter(range(9))
+    backend.on_wait = lambda key: None if next(looks, None) is not None else end_as_asked(backend, key)
+    then(again, ("paused", lambda: again.ask(Action.RESUME)))
+    run_step(stopping, again, QUICK)
+    assert backend.stopped == [(stopping.key(0), 30)]
+    assert record(again).status == "completed"
+
+
+def end_as_asked(backend: FakeBackend, key: WorkloadKey) -> None:
+    backend.processes[key].end = Observation(Phase.ENDED, exit_code=-15, stopped="asked")
+
+
 def test_a_superseded_try_lets_nothing_go(freezing: StepTask, host: FakeHost, backend: FakeBackend) -> None:
     again = parked(freezing, host, backend)
     again.superseded = True
