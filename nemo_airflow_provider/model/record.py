@@ -149,13 +149,16 @@ class StepRecord(Stored):
                 task.status, task.updated_at = Status.CANCELLED, moment
                 task.status_details = {**task.status_details, "message": "Paused"}
 
+    def paused_until(self, moment: datetime) -> float:
+        """Seconds of pauses, with one that is not over."""
+        return self.paused_seconds + ((moment - self.paused_at).total_seconds() if self.paused_at else 0.0)
+
     def count_pause(self, moment: datetime) -> None:
         """Begin or end to count paused time, as its status is now."""
         if self.status in (Status.PAUSED, Status.RESUMING):
             self.paused_at = self.paused_at or moment
         elif self.paused_at is not None:
-            self.paused_seconds += (moment - self.paused_at).total_seconds()
-            self.paused_at = None
+            self.paused_seconds, self.paused_at = self.paused_until(moment), None
 
 
 class Intent(Stored):

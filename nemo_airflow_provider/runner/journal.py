@@ -30,7 +30,8 @@ class Journal:
 
     def __init__(self, task: StepTask, host: StepHost, clock: Callable[[], datetime] = now) -> None:
         self._host = host
-        self._clock = clock
+        #: What the step's times are read from.
+        self.now = clock
         self._key = step_key(task.generation)
         self._result_key = result_key(task.generation)
         self._clear_number = task.clear_number
@@ -62,7 +63,7 @@ class Journal:
         :param grace_seconds: what the workload will be given to end when it is asked to
         :raises Superseded: another try has taken over
         """
-        moment = self._clock()
+        moment = self.now()
         record = self.begun()
         resumes = record.status in (Status.PAUSED, Status.RESUMING)
         record.handle = handle
@@ -85,13 +86,19 @@ class Journal:
             )
         self.store()
 
+    def go_on(self, task_name: str) -> None:
+        """Write down that a start which was paused before the engine had it goes on; its pause is over."""
+        if self.known.rests:
+            self.known.parked_at = None
+            self._update(Status.RESUMING, self.details(f"Job is {Status.RESUMING}"), task_name)
+
     def submitted(self, task_name: str, details: Mapping[str, Any]) -> None:
         """The engine has the workload and it runs."""
         record = self.known
         assert record.handle is not None
         record.handle.state = "submitted"
         if record.started_at is None:
-            record.started_at, record.paused_at, record.paused_seconds = self._clock(), None, 0
+            record.started_at, record.paused_at, record.paused_seconds = self.now(), None, 0
         self._update(self._reached(Status.ACTIVE), self.details("Job is running", details), task_name)
 
     def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
@@ -109,7 +116,7 @@ class Journal:
         :raises Superseded: another try has taken over
         :raises StepLeft: the state store did not answer until this process had to go
         """
-        moment = self._clock()
+        moment = self.now()
         record = self.begun()
         record.status = outcome.status
         record.status_details = self.details(outcome.message, outcome.details)
@@ -127,7 +134,7 @@ class Journal:
         self._end_task(outcome, task_name, error_stack)
         message = f"{outcome.message.rstrip('.')}; it is started again"
         self.known.status_details = {"message": self._storable(message)}
-        self.known.updated_at = self._clock()
+        self.known.updated_at = self.now()
         self.store()
         return message
 
@@ -137,7 +144,7 @@ class Journal:
             task.status_details = self.details(outcome.message, outcome.details)
             task.error_details = self._storable(dict(outcome.error))
             task.error_stack = self._storable(error_stack)
-            task.updated_at = self._clock()
+            task.updated_at = self.now()
 
     def keep_result(self, value: Any) -> None:
         """Store what the step hands back, for a try that finds the step over; insists as `conclude` does."""
@@ -182,7 +189,7 @@ class Journal:
     def begun(self) -> StepRecord:
         """The record, made if this is the first word about the generation."""
         if self.record is None:
-            moment = self._clock()
+            moment = self.now()
             self.record = StepRecord(
                 clear_number=self._clear_number, status=Status.PENDING, created_at=moment, updated_at=moment
             )
@@ -218,7 +225,7 @@ class Journal:
         record = self.known
         record.status = status
         record.status_details = details
-        record.updated_at = self._clock()
+        record.updated_at = self.now()
         record.count_pause(record.updated_at)
         if task := record.task(task_name):
             task.status = status

@@ -58,7 +58,7 @@ class Limits:
             return self.expired_before_active(record, task_name, moment)
         if record.started_at is None:
             return None
-        running = (moment - record.started_at).total_seconds() - record.paused_seconds
+        running = (moment - record.started_at).total_seconds() - record.paused_until(moment)
         if running > self.active + self.engine_timer:
             return timed_out(self.active)
         if self._is_stale(record, task_name, moment, last_line):
@@ -70,7 +70,7 @@ class Limits:
         row = record.task(task_name)
         if row is None or record.status is Status.RESUMING:
             return None
-        waited = (moment - row.created_at).total_seconds() - record.paused_seconds
+        waited = (moment - row.created_at).total_seconds() - record.paused_until(moment)
         return timed_out(self.before_active) if waited > self.before_active else None
 
     def _is_stale(self, record: StepRecord, task_name: str, moment: datetime, last_line: LastLine) -> bool:

@@ -16,7 +16,6 @@ from typing import Any
 from nemo_airflow_provider.backends.base import BackendConfig, Observation, Signal
 from nemo_airflow_provider.logs.store import mark_superseded
 from nemo_airflow_provider.model.names import WorkloadKey
-from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
@@ -169,8 +168,8 @@ class StepLoop:
 
     def _expired(self, key: WorkloadKey, seen: Observation, output: Output) -> str | None:
         """Why a limit of the step ends it, if one does."""
-        record = self._journal.record
-        return self._limits.expired(record, key.task, seen.phase, now(), output.last_sign) if record else None
+        journal = self._journal
+        return self._limits.expired(journal.known, key.task, seen.phase, journal.now(), output.last_sign)
 
     def _ask_to_stop(self, key: WorkloadKey) -> None:
         grace = self._config.graceful_shutdown_timeout_seconds

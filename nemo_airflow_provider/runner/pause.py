@@ -14,7 +14,7 @@ from nemo_airflow_provider.backends.base import BackendConfig, Observation, Phas
 from nemo_airflow_provider.backends.powers import SupportsFreeze, SupportsPause
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.names import WorkloadKey
-from nemo_airflow_provider.model.record import StepRecord, now
+from nemo_airflow_provider.model.record import StepRecord
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
@@ -130,7 +130,7 @@ class Pause:
             self._journal.explain(f"The workload cannot go on yet: {error}")
 
     def _tell(self, record: StepRecord, status: Status) -> None:
-        record.status, record.updated_at, record.parked_at = status, now(), None
+        record.status, record.updated_at, record.parked_at = status, self._journal.now(), None
         record.status_details = {**record.status_details, "message": f"Job is {status}"}
         self._journal.store()
 
@@ -156,7 +156,7 @@ class Pause:
             return
         record.parked_at = None
         if not record.rests:
-            moment = now()
+            moment = self._journal.now()
             record.status, record.updated_at = Status.PAUSED, moment
             record.status_details = self._journal.details(outcome.message, outcome.details)
             record.count_pause(moment)
@@ -180,7 +180,7 @@ class Pause:
         if moment < self._park_at or self._host.terminated.is_set():
             return
         record = self._journal.known
-        record.parked_at = now()
+        record.parked_at = self._journal.now()
         self._journal.store()
         try:
             self._host.invite(f"Job '{self._task.job_name}' is paused in step '{self._task.step.name}'", _BODY)

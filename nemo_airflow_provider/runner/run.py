@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.errors import NemoJobsError
-from nemo_airflow_provider.model.record import StepRecord
+from nemo_airflow_provider.model.record import StepRecord, now
 from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
@@ -17,10 +19,17 @@ from nemo_airflow_provider.runner.timing import Timing
 from nemo_airflow_provider.runner.wishes import Wishes
 
 
-def run_step(task: StepTask, host: StepHost, timing: Timing | None = None, answer: Answer | None = None) -> Any:
+def run_step(
+    task: StepTask,
+    host: StepHost,
+    timing: Timing | None = None,
+    answer: Answer | None = None,
+    clock: Callable[[], datetime] = now,
+) -> Any:
     """Run the step to its end, or adopt what an earlier try began.
 
     :param answer: what the request of a parked step was answered with
+    :param clock: what limits and the record's times are read from
     :return: what its result file holds, if it has one
     :raises StepParked: it is paused, and its worker slot is given back
     :raises StepFailed: the step is over and did not complete
@@ -28,7 +37,7 @@ def run_step(task: StepTask, host: StepHost, timing: Timing | None = None, answe
     :raises Superseded: another try has taken over; touch nothing
     """
     timing = timing or Timing()
-    journal = Journal(task, host)
+    journal = Journal(task, host, clock)
     record = journal.read()
     if record is not None and record.status.terminal:
         report(Outcome(record.status, str(record.status_details.get("message", record.status))))

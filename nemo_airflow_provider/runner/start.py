@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from nemo_airflow_provider.backends.base import BackendConfig, Observation, Phase, Workload
 from nemo_airflow_provider.errors import BackendError, StartError, Superseded
 from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.logs.store import superseded_start
-from nemo_airflow_provider.model.record import Handle, now
+from nemo_airflow_provider.model.record import Handle
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.environment import environment_of
@@ -88,8 +90,7 @@ class Start:
         if handle.state == "submitting":
             seen = self._engine.observe(self.key)
             if seen.phase is Phase.ABSENT:
-                self._stop_older()  # the try that wrote this may have gone before they were
-                return self._declined() or self._submit()
+                return self._begin_again()
             # What the engine says is written down once it is known what to hide in it.
             self._journal.submitted(self.key.task, {})
         self._host.note(f"Step '{self.key.step}' goes on: {self.key.task} was started by an earlier try")
@@ -109,8 +110,8 @@ class Start:
         """Sit out the pause before a start that follows a failed one; whatever else is wished ends it."""
         record = self._journal.record
         due = self._task.repeats.due(record) if record else None
-        while due is not None and (left := (due - now()).total_seconds()) > 0 and self._declined() is None:
-            self._host.terminated.wait(min(left, self._wait_seconds))
+        while due is not None and (left := due - self._journal.now()) > timedelta() and self._declined() is None:
+            self._host.terminated.wait(min(left.total_seconds(), self._wait_seconds))
             self._leave_if_told()
 
     def _begin(self) -> Outcome | None:
@@ -121,6 +122,14 @@ class Start:
         handle = Handle(state="submitting", engine=self._identity, start=self.key.start)
         self._journal.begin(handle, self.key.task, self._config.graceful_shutdown_timeout_seconds)
         self._stop_older()
+        return self._submit()
+
+    def _begin_again(self) -> Outcome | None:
+        """Go on with a start that is written down and that the engine does not have."""
+        self._stop_older()  # the try that wrote it down may have gone before they were
+        if (declined := self._declined()) is not None:
+            return declined
+        self._journal.go_on(self.key.task)
         return self._submit()
 
     def _stop_older(self) -> None:
@@ -176,7 +185,7 @@ class Start:
         if (declined := self._declined()) is not None:
             return declined
         record = self._journal.record
-        expired = self._limits.expired_before_active(record, self.key.task, now()) if record else None
+        expired = self._limits.expired_before_active(record, self.key.task, self._journal.now()) if record else None
         if expired is not None:
             return Outcome(Status.ERROR, expired, error={"message": expired, "reason": reason})
         self._host.terminated.wait(self._wait_seconds)

@@ -35,6 +35,7 @@ class Case:
     status: Status = Status.ACTIVE
     started: float | None = 10
     paused: float = 0
+    paused_since: float | None = None
     updated: float = 10
     row_updated: float = 10
     last_line: float | None = None
@@ -54,6 +55,9 @@ CASES = [
     Case("running too long", 115.1, TIMED_OUT.format(100), last_line=115),
     Case("paused time does not count", 155, None, paused=40, last_line=150),
     Case("running too long beside its pauses", 155.1, TIMED_OUT.format(100), paused=40, last_line=155),
+    Case("a pause that is not over does not count", 200, None, paused=40, paused_since=140, last_line=195),
+    Case("pending, and paused meanwhile", 90, None, paused=20, paused_since=50, **PENDING),
+    Case("pending too long beside a pause", 90, TIMED_OUT.format(30), paused=20, paused_since=60.1, **PENDING),
     Case("running, and not seen to start", 999, None, started=None),
     Case("quiet since its start, not long", 30, None),
     Case("stale", 30.1, STALE),
@@ -78,6 +82,7 @@ def test_what_has_run_out(case: Case) -> None:
         updated_at=at(case.updated),
         started_at=at(case.started),
         paused_seconds=case.paused,
+        paused_at=at(case.paused_since),
         tasks=[row],
     )
     moment = at(case.now)

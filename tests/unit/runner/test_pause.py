@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,19 @@ def stopping(backend: FakeBackend, tmp_path: Path) -> StepTask:
 @pytest.fixture
 def freezing(backend: FakeBackend, tmp_path: Path) -> StepTask:
     return step_task(backend, tmp_path, pause="freeze")
+
+
+class Clock:
+    """The time, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return now() + self.ahead
+
+    def advance(self, seconds: float) -> None:
+        self.ahead += timedelta(seconds=seconds)
 
 
 def record(host: FakeHost) -> StepRecord:
@@ -135,6 +148,54 @@ def test_what_waits_for_room_rests(task: StepTask, host: FakeHost, backend: Fake
     run_step(task, host, QUICK)
     assert backend.submitted == [task.key(0)] * 2
     assert [row.status for row in record(host).tasks] == ["completed"]
+
+
+class TestAPauseWhileItWaitsForRoom:
+    """Of a start that has 30 seconds to run; the pause lasts 60 of them."""
+
+    @pytest.fixture
+    def crowded(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> StepTask:
+        """There is no room at first, and then none after the pause."""
+        answers: list[Callable[[], Process]] = [
+            lambda: no_room(host.ask, Action.PAUSE),
+            lambda: no_room(),
+            lambda: ended(0),
+        ]
+        backend.on_submit = lambda _: answers.pop(0)()
+        return step_task(backend, tmp_path, ttl_seconds_before_active=30)
+
+    def test_does_not_count(self, crowded: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        clock = Clock()
+        then(host, ("paused", lambda: (clock.advance(60), host.ask(Action.RESUME))))
+        run_step(crowded, host, QUICK, clock=clock)
+        assert backend.submitted == [crowded.key(0)] * 3
+        seen = [value["status"] for _, value in host.saved]
+        assert [a for a, b in zip(seen, [None, *seen], strict=False) if a != b] == [
+            *["pending", "paused", "resuming", "pending", "active", "completed"]
+        ]
+
+    def test_does_not_count_where_it_parked(self, crowded: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        with pytest.raises(StepParked):
+            run_step(crowded, host, PARKS)
+        clock, again = Clock(), FakeHost()
+        again.values = host.values
+        clock.advance(60)
+        run_step(crowded, again, QUICK, Answer(Action.RESUME, clock()), clock=clock)
+        assert [value["status"] for _, value in again.saved if "parked_at" not in value][:2] == ["resuming", "pending"]
+        assert record(again).status == "completed"
+
+    def test_and_the_wait_beside_it_does(self, crowded: StepTask, host: FakeHost) -> None:
+        clock = Clock()
+        resumed, waits = ("resuming", lambda: None), ("pending", lambda: clock.advance(60))
+        then(host, ("paused", lambda: host.ask(Action.RESUME)), resumed, waits)
+        with pytest.raises(StepFailed, match="max TTL of 30 seconds"):
+            run_step(crowded, host, QUICK, clock=clock)
+
+
+def no_room(first: Callable[..., object] = lambda: None, *arguments: object) -> Process:
+    first(*arguments)
+    time.sleep(0.01)  # so long lasts a look at what is wished
+    raise CapacityError("no room")
 
 
 def test_cancel_of_what_rests(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
@@ -296,18 +357,22 @@ def test_a_rerun_does_not_obey_an_older_pause(host: FakeHost, backend: FakeBacke
 
 
 def test_limits_stand_still(host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
-    task = step_task(backend, tmp_path, pause="freeze", ttl_seconds_active=0)
+    """The clock goes on by three times the limit while it is paused, and by nothing that counts before and after."""
+    clock, looks = Clock(), iter(range(9))
+    task = step_task(backend, tmp_path, pause="freeze", ttl_seconds_active=600)
     backend.on_submit = lambda _: Process()
-    host.ask(Action.RESUME)
-    timing = Timing(intent=0.001, engine=0.01, intent_later=0.001, engine_timer=0.3, park=60)
 
-    def pause_long() -> None:
-        host.ask(Action.PAUSE)
+    def end_later(_: WorkloadKey) -> None:
+        if record(host).paused_seconds > 0 and next(looks, None) is None:
+            end_newest(backend)
+
+    backend.on_wait = end_later
 
     def resume() -> None:
-        time.sleep(0.6)
+        clock.advance(1800)
         host.ask(Action.RESUME)
 
-    then(host, ("active", pause_long), ("paused", resume), ("active", lambda: end_newest(backend)))
-    run_step(task, host, timing)
+    then(host, ("active", lambda: host.ask(Action.PAUSE)), ("paused", resume))
+    run_step(task, host, QUICK, clock=clock)
     assert record(host).status == "completed"
+    assert record(host).paused_seconds >= 1800
