@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nemo_airflow_provider.client.address import check_address
 from nemo_airflow_provider.client.errors import ApiError, BadAnswer
 from nemo_airflow_provider.client.transport import Transport
+
+#: Makes of a connection the block in which it may be used, such as `Transport.within` so many seconds.
+Bounds = Callable[[Transport], AbstractContextManager[Any]]
 
 LOGIN_PATH = "/auth/token/cli"
 
@@ -37,13 +43,28 @@ def token_without_password(base_url: str, *, certificate_authority: str | None =
             return None
 
 
-def token_for(base_url: str, username: str, password: str, *, certificate_authority: str | None = None) -> str:
+def token_for(
+    base_url: str,
+    username: str,
+    password: str,
+    *,
+    certificate_authority: str | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    bounds: Bounds = nullcontext,
+) -> str:
     """A token with the life that the server gives to command lines. The password goes to `base_url` and no further.
 
+    :param sleep: how waits between tries are spent
+    :param bounds: what the request is made within
     :raises ClientError: refused, or no such server
     """
     check_address(base_url, has_secret=True)
-    with Transport(base_url, certificate_authority=certificate_authority, follow_redirects=False) as transport:
+    with (
+        Transport(
+            base_url, certificate_authority=certificate_authority, follow_redirects=False, sleep=sleep
+        ) as transport,
+        bounds(transport),
+    ):
         answer = transport.request("POST", LOGIN_PATH, body={"username": username, "password": password})
         return _token_of(answer, transport)
 
@@ -57,6 +78,12 @@ def expiry(token: str) -> float | None:
     except (IndexError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return seconds if 0 <= seconds <= _LATEST_EXPIRY else None
+
+
+def lasts(token: str, seconds: float) -> bool:
+    """Whether a token says that it will be good for so long; one that does not say is not trusted to be."""
+    end = expiry(token)
+    return end is not None and end - time.time() >= seconds
 
 
 def _token_of(answer: Any, transport: Transport) -> str:

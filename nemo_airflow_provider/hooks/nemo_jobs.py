@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow.sdk import BaseHook
 
 from nemo_airflow_provider.client.address import is_loopback, without_credentials
-from nemo_airflow_provider.client.auth import token_for
+from nemo_airflow_provider.client.auth import Bounds, lasts, token_for
 from nemo_airflow_provider.client.errors import ClientError
 from nemo_airflow_provider.client.jobs import EVERY_LINE, JobsClient, LogFilter
 from nemo_airflow_provider.client.transport import DEFAULT_WORKSPACE, JsonObject, Transport
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 _SCHEMES = ("http", "https")
+#: A token that ends sooner is not begun with.
+_LEAST_SECONDS = 60.0
 
 
 class NemoJobsHook(BaseHook):  # type: ignore[misc]
@@ -41,6 +44,8 @@ class NemoJobsHook(BaseHook):  # type: ignore[misc]
     def __init__(self, nemo_jobs_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.nemo_jobs_conn_id = nemo_jobs_conn_id
+        #: The last one that the other Airflow gave for login and password.
+        self._token: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -86,15 +91,30 @@ class NemoJobsHook(BaseHook):  # type: ignore[misc]
         """The client that the hook's methods use."""
         return self.client
 
-    def open_client(self, sleep: Callable[[float], None] = time.sleep) -> JobsClient:
+    def open_client(
+        self, sleep: Callable[[float], None] = time.sleep, login_bounds: Bounds = nullcontext
+    ) -> JobsClient:
         """A client of its own; the caller closes it.
 
         :param sleep: how waits between tries are spent
+        :param login_bounds: what the request for a token is made within
         """
         connection, authority = self.connection, self.connection.extra_dejson.get("certificate_authority") or None
         token = connection.password or None
         if token and connection.login:
-            token = token_for(self.base_url, connection.login, token, certificate_authority=authority)
+            token = (
+                self._token
+                if self._token and lasts(self._token, _LEAST_SECONDS)
+                else token_for(
+                    self.base_url,
+                    connection.login,
+                    token,
+                    certificate_authority=authority,
+                    sleep=sleep,
+                    bounds=login_bounds,
+                )
+            )
+            self._token = token
         transport = Transport(self.base_url, token=token, certificate_authority=authority, sleep=sleep)
         return JobsClient(workspace=self.workspace, transport=transport)
 

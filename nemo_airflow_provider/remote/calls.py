@@ -11,6 +11,7 @@ from typing import TypeVar
 from nemo_airflow_provider.client.errors import ClientError
 from nemo_airflow_provider.client.jobs import JobsClient
 from nemo_airflow_provider.client.pace import BackOff, Patience, Poll
+from nemo_airflow_provider.client.transport import Transport
 from nemo_airflow_provider.runner import StepHost, Wakeup
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ def interruptible_sleep(terminated: Wakeup) -> Callable[[float], None]:
 
 
 @contextmanager
-def cut_when_terminated(client: JobsClient, terminated: Wakeup) -> Iterator[None]:
+def cut_when_terminated(client: JobsClient | Transport, terminated: Wakeup) -> Iterator[None]:
     """A block whose requests do not outlast SIGTERM: an answer may take a minute, and SIGKILL comes after 5 s.
 
     :raises Interrupted: SIGTERM came

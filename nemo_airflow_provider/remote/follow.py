@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from nemo_airflow_provider.client.errors import ApiError
+from nemo_airflow_provider.client.errors import ApiError, ClientError
 from nemo_airflow_provider.client.jobs import JobsClient
-from nemo_airflow_provider.client.loglines import WholeLog
+from nemo_airflow_provider.client.loglines import LogEnd, WholeLog
+from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.client.watch import (
     FINAL_STATUSES,
     Event,
@@ -101,10 +102,12 @@ class Follower:
         raise AssertionError("a watch ends with the job's end")
 
     def _tell_what_is_repeated(self) -> None:
-        given, writing_to = self._record.log_position.given, self._record.writing_to
-        if writing_to is not None and writing_to > given:
+        """Lines beyond `max_log_lines` are written at the end only."""
+        given = self._record.log_position.given
+        written = min(self._record.writing_to or 0, self._task.max_log_lines)
+        if written > given:
             self._host.note(
-                f"Lines {given + 1} to {writing_to} were being written when the try before ended: "
+                f"Lines {given + 1} to {written} were being written when the try before ended: "
                 "its log may hold some of them too."
             )
 
@@ -130,10 +133,21 @@ class Follower:
     def _finish(self) -> None:
         job, workspace = self._record.name, self._record.workspace
         how = f"`nemo --base-url {self._task.server.url} jobs get-logs {job} --workspace {workspace} --all-pages`"
-        self._log.finish(how)
-        missing = self._lines.total - self._lines.position.given
-        if missing > 0:
+        last = self._lines.position.given
+        missing = max(0, self._lines.total - last)
+        self._log.finish(last, how, lambda lines: self._reread(lines, missing))
+        if missing:
             self._host.note(f"{missing} lines came too late to stand in order here; {how} shows them.")
+
+    def _reread(self, lines: int, missing: int) -> list[JsonObject]:
+        """So many lines, before the last ones that are `missing`; none when the log cannot be had."""
+        end = LogEnd(self._client, self._record.name, workspace=self._record.workspace, lines=lines + missing)
+        try:
+            rows = self._call(lambda: [row for chunk in end.drain() for row in chunk])
+        except ClientError as error:
+            self._host.note(f"The last lines cannot be read again: {self._task.server.explain(error)}")
+            return []
+        return rows[: len(rows) - missing]
 
     def _seconds_left(self) -> float | None:
         began = self._record.submitted_at

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from nemo_airflow_provider.client.errors import ApiError, ClientError
 from nemo_airflow_provider.client.jobs import JobsClient
+from nemo_airflow_provider.client.transport import Transport
 from nemo_airflow_provider.client.watch import FINAL_STATUSES
 from nemo_airflow_provider.remote.adoption import is_ours, marked
 from nemo_airflow_provider.remote.calls import Calls, Interrupted, cut_when_terminated, interruptible_sleep
@@ -67,9 +69,12 @@ class RemoteRun:
         :raises InvalidJob: job or name are none
         :raises Superseded: another try has taken over
         """
+        terminated = self._host.terminated
         try:
-            client = self._task.server.open_client(interruptible_sleep(self._host.terminated))
-            with client, cut_when_terminated(client, self._host.terminated):
+            client = self._task.server.open_client(
+                interruptible_sleep(terminated), lambda login: cut_when_terminated(login, terminated)
+            )
+            with client, cut_when_terminated(client, terminated):
                 return self._run(client)
         except Interrupted:
             self._leave()
@@ -81,8 +86,13 @@ class RemoteRun:
         record = self._memory.known
         if record is None or not self._task.cancel_on_kill:
             return False
+        deadline = time.monotonic() + _LAST_SECONDS
+
+        def in_time(connection: Transport | JobsClient) -> AbstractContextManager[None]:
+            return connection.within(deadline - time.monotonic())
+
         try:
-            with self._task.server.open_client(time.sleep) as client, client.within(_LAST_SECONDS):
+            with self._task.server.open_client(time.sleep, in_time) as client, in_time(client):
                 if record.state == "submitted" or is_ours(self._find(client, record), record.mark):
                     client.cancel_job(record.name, workspace=record.workspace)
                     self._host.note(f"Job '{record.name}' was asked to cancel.")
@@ -116,15 +126,15 @@ class RemoteRun:
         body = marked(self._task.job, record.name, self._task.caller, record.mark)
         try:
             job = self._call(lambda: client.create_job(body, workspace=record.workspace))
-            done = "Submitted"
+            done, moment = "Submitted", datetime.now(UTC)
         except ApiError as error:
             if error.status not in _REFUSALS or is_no_jobs_api(error):
                 raise
             if error.status != 409:
                 raise StepFailed(f"{server.url} refuses the job: {error.text}") from error
             job = self._adopt(client, error.text)
-            done = "Adopted"
-        self._memory.submitted(job, datetime.now(UTC).isoformat())
+            done, moment = "Adopted", created_at(job)
+        self._memory.submitted(job, moment.isoformat())
         self._host.note(f"{done} job '{record.name}' ({job.get('id')}) in workspace '{record.workspace}', {server.url}")
 
     def _adopt(self, client: JobsClient, refusal: str) -> dict[str, Any]:
@@ -176,6 +186,15 @@ class RemoteRun:
             raise StepLeft(f"this worker is going away; {job} runs on and the next try goes on with it")
         done = "was cancelled" if self.cancel_now() else "may go on: it was not cancelled"
         raise StepFailed(f"The task was ended by a person. {job} {done}.")
+
+
+def created_at(job: dict[str, Any]) -> datetime:
+    """When a server made a job: in UTC, which upstream does not say; now where it tells no time."""
+    try:
+        moment = datetime.fromisoformat(str(job.get("created_at")))
+    except ValueError:
+        return datetime.now(UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def message_of(status: dict[str, Any]) -> str:

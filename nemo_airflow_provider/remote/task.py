@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_airflow_provider.client.auth import Bounds
 from nemo_airflow_provider.client.errors import ClientError
 from nemo_airflow_provider.client.jobs import JobsClient
 from nemo_airflow_provider.remote.naming import Caller
@@ -19,13 +20,13 @@ class Server:
     :param connection: id of its Airflow connection
     :param url: without credentials
     :param workspace: where the job is to be
-    :param open_client: a client, given how it spends its waits
+    :param open_client: a client, given how it spends its waits, and what bounds the request for its token
     """
 
     connection: str
     url: str
     workspace: str
-    open_client: Callable[[Callable[[float], None]], JobsClient]
+    open_client: Callable[[Callable[[float], None], Bounds], JobsClient]
 
     def explain(self, error: ClientError) -> str:
         """See `trouble.sentence`."""

@@ -17,7 +17,7 @@ from airflow.models.dag import DagTag
 from airflow.models.dagrun import DagRun
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import Select, Uuid, case, func, null, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Uuid, case, func, null, select, type_coerce
 from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import authored, names
@@ -30,6 +30,10 @@ _PATH = ("dag", "default_args", "__var", authored.DOCUMENT_KEY)
 
 #: Versions read by one query.
 _CHUNK = 400
+
+#: Primary keys that a name was found to mean in a workspace. Each is checked when it is used: rows go and come.
+_FOUND: dict[tuple[str, str], list[int]] = {}
+_MOST_FOUND = 10_000
 
 _NEWEST = (
     select(TaskInstance.dag_version_id)
@@ -62,14 +66,29 @@ def dags_of(workspace: str) -> Select[str]:
 
 
 def runs_named(session: Session, workspace: str, name: str) -> list[int]:
-    """Primary keys of runs that a job of this name is."""
+    """Primary keys of runs that a job of this name is.
+
+    A name holds a hash of its run's id, which no database index knows: the first look reads the ids of all runs of the
+    DAGs that it may belong to. Who asks for a name often asks for a job that is there, so what was found is looked at
+    first.
+    """
+    key = workspace, name
+    if key in _FOUND and (found := _named(session, name, DagRun.id.in_(_FOUND[key]))):
+        return found
     head = authored.head_in(name)
     if head is None:
         return []
     dag_ids = [dag_id for dag_id in session.scalars(dags_of(workspace)) if authored.head_of(dag_id) == head]
-    if not dag_ids:
-        return []
-    runs = session.execute(select(DagRun.id, DagRun.dag_id, DagRun.run_id).where(DagRun.dag_id.in_(dag_ids)))
+    found = _named(session, name, DagRun.dag_id.in_(dag_ids))
+    if found:
+        if len(_FOUND) >= _MOST_FOUND:
+            _FOUND.clear()
+        _FOUND[key] = found
+    return found
+
+
+def _named(session: Session, name: str, condition: ColumnElement[bool]) -> list[int]:
+    runs = session.execute(select(DagRun.id, DagRun.dag_id, DagRun.run_id).where(condition))
     return [pk for pk, dag_id, run_id in runs if authored.job_name(dag_id, run_id) == name]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 from typing import Any
 
 import pytest
@@ -66,6 +69,17 @@ def test_a_user_of_the_other_airflow_gets_a_token(monkeypatch: pytest.MonkeyPatc
             found.cancel("x")
         assert server.seen[0].json() == {"username": "ann", "password": "secret"}
         assert server.seen[1].headers["authorization"] == "Bearer fresh"
+
+
+@pytest.mark.parametrize(("seconds", "logins"), [(3600, 1), (30, 2)])
+def test_a_token_is_used_as_long_as_it_is_good(monkeypatch: pytest.MonkeyPatch, seconds: int, logins: int) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + seconds}).encode()).decode().rstrip("=")
+    with FakeServer().running() as server:
+        server.on("POST", "/auth/token/cli", Answer({"access_token": f"e30.{claims}.sig"}, 201))
+        with hook(monkeypatch, host=server.url, login="ann", password="secret") as found:
+            found.open_client().close()
+            found.open_client().close()
+        assert len(server.seen) == logins
 
 
 def test_every_line_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

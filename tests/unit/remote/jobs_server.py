@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nemo_airflow_provider.client.auth import LOGIN_PATH, Bounds, token_for
 from nemo_airflow_provider.client.jobs import JobsClient
 from nemo_airflow_provider.client.transport import Transport
 from nemo_airflow_provider.remote.naming import Caller
@@ -44,13 +45,16 @@ class JobsServer(FakeServer):
         self.jobs: dict[str, dict[str, Any]] = {}
         self.rows: list[dict[str, Any]] = []
         self.faults: dict[str, list[Answer]] = {}
+        self.on_login: Callable[[], Answer] = lambda: Answer({"access_token": "fresh"}, 201)
+        self.tail_fault: Answer | None = None
         self.cancelled: list[str] = []
         self.on_status: Callable[[dict[str, Any]], None] = lambda found: found.update(status="completed")
         self.results: list[dict[str, Any]] | None = None
         self.created_at = AWARE
-        self.slow_create = threading.Event()
 
     def _answer(self, seen: Seen) -> Answer:
+        if seen.path == LOGIN_PATH:
+            return self.on_login()
         rest = seen.path.removeprefix(JOBS).strip("/").split("/")
         verb = f"{seen.method} {rest[-1] if len(rest) > 1 else 'job' if rest[0] else 'jobs'}"
         if self.faults.get(verb):
@@ -66,6 +70,11 @@ class JobsServer(FakeServer):
         if verb == "GET status":
             self.on_status(found)
             return Answer({**found, "steps": []})
+        if verb == "GET logs" and "tail" in seen.query:
+            if self.tail_fault is not None:
+                return self.tail_fault
+            last = self.rows[-int(seen.query["tail"][0]) :]
+            return Answer({"data": last, "total": len(self.rows), "next_page": None, "prev_page": None})
         if verb == "GET logs":
             return self._page(int(seen.query["limit"][0]), int(seen.query.get("page_cursor", ["0"])[0]))
         if verb == "POST cancel":
@@ -131,11 +140,15 @@ class QuickHost(FakeHost):
         return [line.message for line in self.lines]
 
 
-def task_for(server: FakeServer, *, generation: int = 0, **changes: Any) -> RemoteTask:
-    """A task that runs the job `given`."""
+def task_for(server: FakeServer, *, generation: int = 0, login: bool = False, **changes: Any) -> RemoteTask:
+    """A task that runs the job `given`.
 
-    def open_client(sleep: Callable[[float], None]) -> JobsClient:
-        return JobsClient(transport=Transport(server.url, sleep=sleep))
+    :param login: whether it asks for a token first
+    """
+
+    def open_client(sleep: Callable[[float], None], bounds: Bounds) -> JobsClient:
+        token = token_for(server.url, "ann", "secret", sleep=sleep, bounds=bounds) if login else None
+        return JobsClient(transport=Transport(server.url, token=token, sleep=sleep))
 
     options: dict[str, Any] = {
         "caller": Caller("dag", "run", "train", -1, generation),

@@ -14,7 +14,7 @@ from nemo_airflow_provider.remote.record import RECORD_KEY
 from nemo_airflow_provider.remote.trouble import RemoteTrouble
 from nemo_airflow_provider.runner import StepFailed, StepLeft, StoreUnavailable
 from tests.unit.cli.fake_server import Answer, detail
-from tests.unit.remote.jobs_server import NAIVE, NAME, JobsServer, QuickHost, next_try, row, run
+from tests.unit.remote.jobs_server import AWARE, NAIVE, NAME, JobsServer, QuickHost, next_try, row, run
 
 
 @pytest.fixture
@@ -198,6 +198,50 @@ class TestLog:
         assert [line.seq for line in host.lines] == [1, 2, 3, *range(2 * PAGE_LINES - 2, 2 * PAGE_LINES + 1)]
         assert any(note.startswith(f"{2 * PAGE_LINES - 6} lines are left out here; `nemo ") for note in host.notes)
 
+    @pytest.mark.parametrize(
+        ("first", "last", "shown"), [(3, 20, [16, 17, 18, 19, 20]), (12, 14, [10, 11, 12, 13, 14])]
+    )
+    def test_the_end_of_a_long_log_is_there_after_a_lost_try(
+        self, server: JobsServer, host: QuickHost, first: int, last: int, shown: list[int]
+    ) -> None:
+        server.rows = [row(number) for number in range(1, first + 1)]
+        looks = iter(range(100))
+        server.on_status = lambda found: host.terminated.set() if next(looks) == 2 else None
+        with pytest.raises(StepLeft):
+            run(server, host, max_log_lines=5)
+        server.rows += [row(number) for number in range(first + 1, last + 1)]
+        server.on_status = lambda found: found.update(status="completed")
+        second = next_try(host)
+        run(server, second, max_log_lines=5)
+        assert [line.seq for line in host.lines + second.lines] == [1, 2, 3, 4, 5, *shown]
+        assert [line.message for line in second.lines][-5:] == [f"line {number}" for number in shown]
+        assert any(note.startswith(f"{last - 10} lines are left out here; `nemo ") for note in second.notes)
+
+    def test_the_end_that_cannot_be_read_again_is_said_to_be_left_out(
+        self, server: JobsServer, host: QuickHost
+    ) -> None:
+        server.rows = [row(number) for number in range(1, 21)]
+        looks = iter(range(100))
+        server.on_status = lambda found: host.terminated.set() if next(looks) == 2 else None
+        with pytest.raises(StepLeft):
+            run(server, host, max_log_lines=5)
+
+        def end(found: dict[str, Any]) -> None:
+            found.update(status="completed")
+            server.tail_fault = detail(422, "no tail here")
+
+        server.on_status = end
+        second = next_try(host)
+        assert run(server, second, max_log_lines=5).status == "completed"
+        assert any("cannot be read again: " in note for note in second.notes)
+        assert any(note.startswith("15 lines are left out here; `nemo ") for note in second.notes)
+
+    def test_no_lines_are_wanted(self, server: JobsServer, host: QuickHost) -> None:
+        server.rows = [row(number) for number in range(5)]
+        run(server, host, max_log_lines=0)
+        assert not host.lines
+        assert [note[:28] for note in host.notes if "lines" in note] == ["5 lines are left out here; `"]
+
     def test_a_log_that_cannot_be_had_costs_the_job_nothing(self, server: JobsServer, host: QuickHost) -> None:
         """Upstream fails so for names with @ or +."""
         server.faults["GET logs"] = [detail(500, "Failed to query job logs")] * 1000
@@ -274,6 +318,21 @@ class TestEnds:
             run(server, host, timeout_seconds=20)
         assert server.cancelled == [NAME]
 
+    @pytest.mark.parametrize("created_at", [AWARE, NAIVE])
+    def test_the_time_of_an_adopted_job_runs_since_its_creation(
+        self, server: JobsServer, host: QuickHost, created_at: str
+    ) -> None:
+        server.faults["POST jobs"] = [detail(422, "died")]
+        with pytest.raises(StepFailed):
+            run(server, host)
+        server.created_at = created_at  # longer ago than an hour
+        server.create({"name": NAME, "custom_fields": {FIELD: {"mark": host.values[RECORD_KEY]["mark"]}}})
+        server.on_status = lambda found: None
+        second = next_try(host)
+        with pytest.raises(StepFailed, match="had not ended after 3600 seconds"):
+            run(server, second, timeout_seconds=3600)
+        assert second.clock.seconds < 60
+
     @pytest.mark.parametrize(
         ("state", "cancel_on_kill", "error", "cancelled"),
         [
@@ -307,6 +366,30 @@ class TestEnds:
         with pytest.raises(StepFailed, match="may go on: it was not cancelled"):
             run(server, host)
         assert any("could not be cancelled" in note for note in host.notes)
+
+    def test_sigterm_while_a_token_is_asked_for(self, server: JobsServer, host: QuickHost) -> None:
+        def hang() -> Answer:
+            host.terminated.set()
+            server.over.wait(60)
+            return Answer(hang_up=True)
+
+        server.on_login = hang
+        with pytest.raises(StepLeft):
+            run(server, host, login=True)
+
+    def test_a_token_that_does_not_come_holds_no_cancel_up(
+        self, server: JobsServer, host: QuickHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("nemo_airflow_provider.remote.run._LAST_SECONDS", 0.2)
+        host.state = "failed"
+
+        def terminate(found: dict[str, Any]) -> None:
+            server.on_login = lambda: (server.over.wait(60), Answer(hang_up=True))[1]
+            host.terminated.set()
+
+        server.on_status = terminate
+        with pytest.raises(StepFailed, match="may go on: it was not cancelled"):
+            run(server, host, login=True)
 
     def test_sigterm_while_it_completes_is_no_success(self, server: JobsServer, host: QuickHost) -> None:
         def end(found: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.task_state_store import TaskStateStoreModel
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
-from sqlalchemy import create_engine, event, insert
+from sqlalchemy import create_engine, delete, event, insert
 from sqlalchemy.orm import Session
 from uuid6 import uuid7
 
@@ -75,6 +75,9 @@ class Tables:
         values = {"id": uuid7(), "run_id": run_id, "dag_id": dag_id, "task_id": task_id, "dag_version_id": version}
         values |= {"map_index": -1, "try_number": 0, "max_tries": 5, "pool": "default_pool", "pool_slots": 1}
         self._session.execute(insert(TaskInstance).values(values))
+
+    def remove_run(self, pk: int) -> None:
+        self._session.execute(delete(DagRun).where(DagRun.id == pk))
 
     def queries(self) -> list[str]:
         """Statements from now on."""
@@ -253,6 +256,23 @@ def test_runs_of_authored_dags_are_found_with_their_job(tables: Tables, compress
     assert [row.pk for row in database.runs_made_at("default", START)] == [3, 2, 1]
     assert database.with_conf([rows[2]])[0].conf == found.conf
     assert database.runs_of("research") == database.runs_named("research", name) == []
+
+
+def test_a_name_that_was_found_is_not_looked_for_in_all_runs_again(tables: Tables) -> None:
+    version = tables.add_dag("Nightly", "nemo:default", document())
+    for number in range(3):
+        tables.add_run(f"manual__{number}", dag_id="Nightly", created_dag_version_id=version)
+    name = authored.job_name("Nightly", "manual__1")
+    seen = tables.queries()
+    first = [row.pk for row in database.runs_named("default", name)]
+    looks = len(seen)
+    assert [row.pk for row in database.runs_named("default", name)] == first == [2]
+    assert len(seen) - looks == looks - 1
+    tables.remove_run(2)
+    assert database.runs_named("default", name) == []
+    tables.add_run("manual__1", dag_id="Nightly", created_dag_version_id=version)
+    [again] = database.runs_named("default", name)
+    assert again.run_id == "manual__1"
 
 
 @pytest.mark.parametrize(
