@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from nemo_airflow_provider import settings
@@ -67,7 +68,7 @@ OfficeDep = Annotated[SweepOffice, Depends(office)]
 @router.post("/chores")
 async def chores(asked: Asked, office: OfficeDep) -> dict[str, int]:
     """Do what needs no engine."""
-    office.admit(asked.installation)
+    await run_in_threadpool(office.admit, asked.installation)
     return dict(await office.chores())
 
 
@@ -81,5 +82,5 @@ def standings(asked: AskedStandings, office: OfficeDep) -> list[JobStanding]:
 @router.post("/endings")
 async def endings(asked: AskedEndings, office: OfficeDep) -> dict[str, Any]:
     """Write down how workloads ended."""
-    office.admit(asked.installation)
+    await run_in_threadpool(office.admit, asked.installation)
     return {"settled": await office.settle(asked.endings)}

@@ -40,6 +40,22 @@ def variable_value(key: str) -> str | None:
         raise StoreUnavailable(str(error)) from error
 
 
+def sure_value(key: str, ask_store: Callable[[], object]) -> str | None:
+    """A Variable's value; None only where it is certain that nobody has it.
+
+    Airflow's last backend calls absent also what an API server or database that is away would have. The state store is
+    behind both: once it answers, they are there, and what is still absent is.
+
+    :param ask_store: reads something of the task's state store, and raises what is to be raised where that fails
+    :raises StoreUnavailable: see `variable_value`
+    """
+    value = variable_value(key)
+    if value is None:
+        ask_store()
+        value = variable_value(key)
+    return value
+
+
 class TaskHost:
     """`runner.StepHost` over Airflow's task context. Everything but `emit` belongs to the main thread."""
 
@@ -84,13 +100,7 @@ class TaskHost:
 
     def variable(self, key: str) -> str | None:
         """The value of a Variable, through the secrets backends of this worker."""
-        value = variable_value(key)
-        if value is None:
-            # Airflow's last backend calls absent also what an API server or database that is away would have. The
-            # state store is behind both: once it answers, they are there, and what is still absent is.
-            self.load(INTENT_KEY)
-            value = variable_value(key)
-        return value
+        return sure_value(key, lambda: self.load(INTENT_KEY))
 
     def hide(self, texts: Sequence[str]) -> None:
         """Airflow hides them in this process and in the one that writes the log."""

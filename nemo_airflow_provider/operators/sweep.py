@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from nemo_airflow_provider import settings
-from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.errors import NemoJobsError, Unavailable
 from nemo_airflow_provider.installation import installation_id
-from nemo_airflow_provider.operators.host import variable_value
+from nemo_airflow_provider.operators.host import sure_value
 from nemo_airflow_provider.sweep import SWEEP_DAG_ID
 from nemo_airflow_provider.sweep.credential import CREDENTIAL_KEY, Credential
 from nemo_airflow_provider.sweep.engines import swept_engines
@@ -50,24 +50,45 @@ class SweepOperator(BaseOperator):  # type: ignore[misc]
         """One sweep; what it cannot do is done by the next."""
         _remove_old_logs()
         credential = Credential.make(context["dag_run"].run_id, context["ti"].task_id)
-        context["task_state_store"].set(CREDENTIAL_KEY, credential.digest, retention=NEVER_EXPIRE)
+        store = context["task_state_store"]
         try:
-            self._sweep(credential)
-        except (NemoJobsError, OSError) as error:
+            store.set(CREDENTIAL_KEY, credential.digest, retention=NEVER_EXPIRE)
+            self._sweep(credential, lambda key: sure_value(key, lambda: _check(store)))
+        except (NemoJobsError, OSError, AirflowRuntimeError) as error:
             raise AirflowFailException(str(error)) from None
 
-    def _sweep(self, credential: Credential) -> None:
+    def _sweep(self, credential: Credential, variable: Callable[[str], str | None]) -> None:
         storage = settings.storage()
         installation = installation_id(storage)
+        undone = None
         with RemoteOffice(settings.api_url(), credential, installation) as office:
             if self.chores:
-                self._note("Chores", office.chores())
+                # Engines are swept all the same: chores may take longer than is waited for, or fail at each sweep.
+                try:
+                    self._note("Chores", office.chores())
+                except Unavailable as error:
+                    undone = error
             engines = swept_engines(settings.profiles().profiles, self.profiles)
-            self._note("Engines", HostSweep(office, installation, storage, variable_value).run(engines))
+            self._note("Engines", HostSweep(office, installation, storage, variable).run(engines))
+        if undone is not None:
+            raise undone
 
     def _note(self, what: str, done: Any) -> None:
         told = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in done.items() if count)
         self.log.info("%s: %s", what, told or "nothing to do")
+
+
+def _check(store: Any) -> None:
+    """That the task's state store answers, and so the API server and the database behind it.
+
+    :raises Unavailable: it does not
+    """
+    try:
+        known = store.get(CREDENTIAL_KEY)
+    except AirflowRuntimeError as error:
+        raise Unavailable(f"The state store does not answer: {error}") from error
+    if known is None:
+        raise Unavailable("Airflow does not know this sweep any more; the next one goes on.")
 
 
 def _remove_old_logs() -> None:

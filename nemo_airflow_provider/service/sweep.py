@@ -5,8 +5,7 @@ Everything may be done twice, at once, or be killed in between (`docs/design/swe
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider import installation
-from nemo_airflow_provider.errors import Conflict, NemoJobsError
+from nemo_airflow_provider.errors import Conflict
 from nemo_airflow_provider.logs.store import remove_run, stored_runs
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import now
@@ -25,9 +24,8 @@ from nemo_airflow_provider.service.locks import name_lock, shape_lock
 from nemo_airflow_provider.service.standing import is_long_cancelled, standing_of, verdict_on
 from nemo_airflow_provider.service.view import JobView, view_of
 from nemo_airflow_provider.sweep import SWEEP_DAG_ID
-from nemo_airflow_provider.sweep.office import AskedJob, Ending, JobStanding
-
-log = logging.getLogger(__name__)
+from nemo_airflow_provider.sweep.leaving import left_for_next
+from nemo_airflow_provider.sweep.office import AskedJob, Ending, Hold, JobStanding, WorkloadStanding
 
 #: A shape without a job at work for so long is retired.
 SHAPE_LIFE = timedelta(days=30)
@@ -75,23 +73,30 @@ class SweepOffice:
         moment = self._clock()
         runs = sweeprows.runs_with([job.run_key for job in jobs])
         views = self._views(list(runs.values()), moment)
-        return [standing_of(job, runs.get(job.run_key), views.get(job.run_key), moment) for job in jobs]
+        return [_standing(job, runs.get(job.run_key), views.get(job.run_key), moment) for job in jobs]
 
     def _views(self, rows: Sequence[RunRow], moment: datetime) -> dict[str, JobView]:
-        """Jobs by run key; runs that are none are left out."""
+        """Jobs by run key; runs that are none, or cannot be read, are left out."""
         full = database.with_conf(rows)
         states = database.states_of(full)
-        views = (view_of(row, states[row.pk], moment) for row in full)
-        return {view.key: view for view in views if view is not None}
+        views: dict[str, JobView] = {}
+        for row in full:
+            with left_for_next(f"Run {row.run_id} of {row.dag_id}"):
+                view = view_of(row, states[row.pk], moment)
+                if view is not None:
+                    views[view.key] = view
+        return views
 
     async def settle(self, endings: Sequence[Ending]) -> int:
-        """See `sweep.office.Office`."""
+        """See `sweep.office.Office`. What cannot be written is told again by the next sweep."""
         settled = 0
         for run_key, group in groupby(endings, lambda ending: ending.run_key):
-            view = await run_in_threadpool(self._view, run_key)
-            if view is not None:
-                async with name_lock(view.workspace, view.name, self._storage):
-                    settled += await run_in_threadpool(self._write_verdicts, run_key, list(group))
+            told = list(group)
+            with left_for_next(f"How the workloads of run {told[0].run_id} ended"):
+                view = await run_in_threadpool(self._view, run_key)
+                if view is not None:
+                    async with name_lock(view.workspace, view.name, self._storage):
+                        settled += await run_in_threadpool(self._write_verdicts, run_key, told)
         return settled
 
     def _view(self, run_key: str) -> JobView | None:
@@ -118,33 +123,30 @@ class SweepOffice:
 
     async def chores(self) -> Mapping[str, int]:
         """See `sweep.office.Office`. One that fails does not keep the others from being done."""
-        todo: Mapping[str, Awaitable[int]] = {
-            "cancels_ended": self._end_cancels(),
-            "runs_removed": run_in_threadpool(sweeprows.remove_deleted_runs, self._clock()),
-            "sweeps_removed": run_in_threadpool(sweeprows.remove_old_runs, SWEEP_DAG_ID, self._clock(), KEPT_RUNS),
-            "logs_removed": run_in_threadpool(self._remove_logs),
-            "shapes_retired": run_in_threadpool(self._retire_shapes),
-            "dags_removed": run_in_threadpool(self._remove_dags),
-        }
         done: dict[str, int] = {}
+        with left_for_next("A chore (cancels)"):
+            done["cancels_ended"] = await self._end_cancels()
+        todo: Mapping[str, Callable[[], int]] = {
+            "runs_removed": lambda: sweeprows.remove_deleted_runs(self._clock()),
+            "sweeps_removed": lambda: sweeprows.remove_old_runs(SWEEP_DAG_ID, self._clock(), KEPT_RUNS),
+            "shapes_retired": self._retire_shapes,
+            "dags_removed": self._remove_dags,
+            "logs_removed": self._remove_logs,  # the longest
+        }
         for name, chore in todo.items():
-            try:
-                done[name] = await chore
-            except (NemoJobsError, OSError) as error:
-                log.warning("A chore of the sweep (%s) is left for the next: %s", name, error)
+            with left_for_next(f"A chore ({name.replace('_', ' ')})"):
+                done[name] = await run_in_threadpool(chore)
         return {name: count for name, count in done.items() if count}
 
     async def _end_cancels(self) -> int:
         """Mark runs failed whose cancel nobody has obeyed."""
         ended = 0
         for view in await run_in_threadpool(self._asked):
-            if not is_long_cancelled(view):
-                continue
-            try:
+            with left_for_next(f"The cancelled job '{view.name}' of workspace '{view.workspace}'"):
+                if not is_long_cancelled(view):
+                    continue
                 async with name_lock(view.workspace, view.name, self._storage):
                     ended += await run_in_threadpool(self._end_cancel, view.key)
-            except NemoJobsError as error:
-                log.warning("The cancelled job '%s' is left for the next sweep: %s", view.name, error)
         return ended
 
     def _asked(self) -> list[JobView]:
@@ -162,9 +164,12 @@ class SweepOffice:
         stored = stored_runs(self._storage)  # before the question: a run is there before its log
         runs = sweeprows.runs_with([run_key for _, run_key in stored])
         left = [(workspace, key) for workspace, key in stored if key not in runs or runs[key].deleted]
+        removed = 0
         for workspace, run_key in left:
-            remove_run(self._storage, workspace, run_key)
-        return len(left)
+            with left_for_next(f"The log of run key {run_key} in workspace '{workspace}'"):
+                remove_run(self._storage, workspace, run_key)
+                removed += 1
+        return removed
 
     def _retire_shapes(self) -> int:
         since = self._clock() - SHAPE_LIFE
@@ -178,8 +183,17 @@ class SweepOffice:
 
     def _alone(self, dag_id: str, change: Callable[[str], bool]) -> bool:
         """Change a shape unless a job of it is just being made."""
-        with shape_lock(dag_id, self._storage) as mine:
-            return mine and change(dag_id)
+        changed = False
+        with left_for_next(f"The DAG {dag_id}"), shape_lock(dag_id, self._storage) as mine:
+            changed = mine and change(dag_id)
+        return changed
+
+
+def _standing(asked: AskedJob, row: RunRow | None, view: JobView | None, moment: datetime) -> JobStanding:
+    """What becomes of a job; one that cannot be judged is left alone."""
+    with left_for_next(f"Run {asked.run_id} of workspace '{asked.workspace}'"):
+        return standing_of(asked, row, view, moment)
+    return JobStanding(hold=Hold.LIVE, workloads=[WorkloadStanding(hold=Hold.LIVE)] * len(asked.workloads))
 
 
 def _another_text(storage: Path, ours: str) -> str:

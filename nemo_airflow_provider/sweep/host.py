@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from nemo_airflow_provider.backends.base import Observation, Phase
 from nemo_airflow_provider.backends.powers import HeldJob
-from nemo_airflow_provider.errors import BackendError, NemoJobsError
 from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.logs.pump import Pump
 from nemo_airflow_provider.logs.store import StreamId
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.sweep.duties import Duty, duty, is_removable
 from nemo_airflow_provider.sweep.engines import SweptEngine
+from nemo_airflow_provider.sweep.leaving import left_for_next
 from nemo_airflow_provider.sweep.office import (
     MOST_JOBS,
     AskedJob,
@@ -84,20 +84,22 @@ class HostSweep:
         """
         left: list[_Left] = []
         for engine in engines:
-            try:
-                for jobs in _batches(engine.power.held_jobs(self._installation), MOST_JOBS):
-                    for job, standing in zip(jobs, self._office.standings([_asked(job) for job in jobs]), strict=True):
-                        left += self._sweep(engine, job, standing)
-            except BackendError as error:
-                log.warning("An engine is left for the next sweep: %s", error)
+            for jobs in _batches(self._held(engine), MOST_JOBS):
+                for job, standing in zip(jobs, self._office.standings([_asked(job) for job in jobs]), strict=True):
+                    left += self._sweep(engine, job, standing)
         # A step each, so that a sweep that is killed has told what it had.
         for each in left:
             if (ending := self._collect(each)) is not None:
                 self._done["settled"] += self._office.settle([ending])
         return self._done
 
+    def _held(self, engine: SweptEngine) -> Iterator[HeldJob]:
+        """What an engine holds, up to where it fails."""
+        with left_for_next("An engine"):
+            yield from engine.power.held_jobs(self._installation)
+
     def _sweep(self, engine: SweptEngine, job: HeldJob, standing: JobStanding) -> list[_Left]:
-        try:
+        with left_for_next(f"Run {job.run_id} of workspace '{job.workspace}'"):
             if self._removed(engine, job, standing):
                 return []
             return [
@@ -105,9 +107,7 @@ class HostSweep:
                 for key, each in zip(job.workloads, standing.workloads, strict=True)
                 if self._handled(engine, key, each)
             ]
-        except BackendError as error:
-            log.warning("Run %s of workspace %s is left for the next sweep: %s", job.run_id, job.workspace, error)
-            return []
+        return []
 
     def _removed(self, engine: SweptEngine, job: HeldJob, standing: JobStanding) -> bool:
         """Remove what is left of a job, if it may go and nothing of it lives."""
@@ -138,7 +138,7 @@ class HostSweep:
 
     def _collect(self, left: _Left) -> Ending | None:
         """Store the rest of a workload's output; how it ended, unless there was no time to see that."""
-        try:
+        with left_for_next(f"{left.key.task} of run {left.key.run_id} in workspace '{left.key.workspace}'"):
             while (seen := left.observe()).phase.lives:
                 if self._clock() >= self._deadline:
                     return None
@@ -146,14 +146,12 @@ class HostSweep:
             mask, gone = self._mask(left)
             trouble = f"The rest of the output is not stored: it may hold secrets that are gone ({gone})"
             told = trouble if gone else self._pumped(left, mask)
-        except NemoJobsError as error:
-            log.warning("%s of run %s is left for the next sweep: %s", left.key.task, left.key.run_id, error)
-            return None
-        if told is None:
-            return None
-        details = mask.value({**seen.details, **({"log_error": told} if told else {})})
-        message = None if seen.phase is Phase.ENDED else mask.text(_lost_text(left, seen))
-        return Ending.of(left.key, seen.exit_code, message, details)
+            if told is None:
+                return None
+            details = mask.value({**seen.details, **({"log_error": told} if told else {})})
+            message = None if seen.phase is Phase.ENDED else mask.text(_lost_text(left, seen))
+            return Ending.of(left.key, seen.exit_code, message, details)
+        return None
 
     def _mask(self, left: _Left) -> tuple[Mask, str]:
         """What hides the workload's secrets, and the names of those that nobody knows any more."""

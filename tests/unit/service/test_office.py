@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nemo_airflow_provider import installation
-from nemo_airflow_provider.errors import Conflict
+from nemo_airflow_provider.errors import Conflict, Unavailable
 from nemo_airflow_provider.logs.layout import StreamId, make_directory
+from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.model.record import INTENT_KEY, Handle, Intent
+from nemo_airflow_provider.model.status import Action, Status
+from nemo_airflow_provider.model.verdict import verdict_key
 from nemo_airflow_provider.service import sweep
 from nemo_airflow_provider.service.away import DatabaseAway
+from nemo_airflow_provider.service.gateway import RunRow
+from nemo_airflow_provider.service.standing import standing_of
 from nemo_airflow_provider.service.sweep import SweepOffice
+from nemo_airflow_provider.sweep.office import AskedJob, AskedWorkload, Ending, Hold, JobStanding
+from tests.unit.service.fakes import START, FakeGateway, record
 
 
 class Rows:
@@ -65,16 +77,126 @@ def test_a_database_beside_anothers_storage_is_refused(
     assert rows.stored == stored
 
 
-def test_one_chore_that_fails_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object) -> int:
-        raise DatabaseAway("Airflow's database was away.")
+class Airflow(FakeGateway):
+    """The tables as the office reads them; `broken` are the names of jobs with which something unforeseen is wrong."""
 
-    make_directory(StreamId("default", "2NEpo7TZRRrLZSi2U", 0, 0).path(tmp_path), tmp_path)
-    monkeypatch.setattr(sweep.sweeprows, "unfinished_with_intent", away)
-    monkeypatch.setattr(sweep.sweeprows, "remove_deleted_runs", lambda _: 2)
-    monkeypatch.setattr(sweep.sweeprows, "remove_old_runs", lambda *_: 0)
-    monkeypatch.setattr(sweep.sweeprows, "unused_shapes", away)
-    monkeypatch.setattr(sweep.sweeprows, "stale_dags", list)
-    monkeypatch.setattr(sweep.sweeprows, "runs_with", lambda _: {})
-    assert asyncio.run(SweepOffice(tmp_path).chores()) == {"runs_removed": 2, "logs_removed": 1}
-    assert list((tmp_path / "logs" / "default").iterdir()) == []
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.patch = monkeypatch
+        self.broken: set[str] = set()
+        self.asked: list[str] = []
+        for name, answer in (("remove_deleted_runs", 2), ("remove_old_runs", 0)):
+            self.answer(name, answer)
+        for name in ("unused_shapes", "stale_dags"):
+            self.answer(name, [])
+        for name in ("runs_with", "unfinished_with_intent", "mark_failed"):
+            monkeypatch.setattr(sweep.sweeprows, name, getattr(self, "sweep_" + name.split("_")[0]))
+        for module, name in (("database", "with_conf"), ("database", "states_of"), ("database", "write_value")):
+            monkeypatch.setattr(getattr(sweep, module), name, getattr(self, name))
+        monkeypatch.setattr(sweep, "name_lock", lambda workspace, name, _: self.name_lock(workspace, name))
+        monkeypatch.setattr(sweep, "shape_lock", lambda *_: nullcontext(True))
+
+    def answer(self, name: str, answer: Any) -> None:
+        """What a function of `sweeprows` answers, or raises."""
+
+        def answered(*_: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        self.patch.setattr(sweep.sweeprows, name, answered)
+
+    def sweep_runs(self, keys: Collection[str]) -> dict[str, RunRow]:
+        self.asked += keys
+        return {row.key: row for row in self.rows if row.key in keys}
+
+    def sweep_unfinished(self) -> list[RunRow]:
+        return list(self.rows)
+
+    def sweep_mark(self, row: RunRow) -> bool:
+        if row.job_name in self.broken:
+            raise KeyError("a DAG of an older version")
+        return True
+
+    def job(self, name: str, **changes: Any) -> RunRow:
+        """A job whose runner has gone without a word."""
+        row = self.add(name, **changes)
+        left = record(Status.ACTIVE, handle=Handle(state="submitted", engine="engine-1"))
+        self.step(row, "train", "failed", left, end_date=START)
+        return row
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    return Airflow(monkeypatch)
+
+
+class TestChores:
+    @pytest.mark.parametrize("error", [DatabaseAway("Airflow's database was away."), OSError("full"), KeyError("x")])
+    def test_one_that_fails_keeps_no_other(self, airflow: Airflow, tmp_path: Path, error: Exception) -> None:
+        """Whatever it is: Airflow raises much while it deletes a DAG, or reads one of an older version."""
+        make_directory(StreamId("default", "2NEpo7TZRRrLZSi2U", 0, 0).path(tmp_path), tmp_path)
+        for name in ("unfinished_with_intent", "unused_shapes"):
+            airflow.answer(name, error)
+        assert asyncio.run(SweepOffice(tmp_path).chores()) == {"runs_removed": 2, "logs_removed": 1}
+        assert list((tmp_path / "logs" / "default").iterdir()) == []
+
+    def test_one_cancel_that_cannot_be_ended_keeps_no_other(self, airflow: Airflow, tmp_path: Path) -> None:
+        intent = Intent(action=Action.CANCEL, by="ann", at=START).model_dump(mode="json")
+        for name in ("first", "second"):
+            airflow.write_value(airflow.job(name, state="running"), ["train"], INTENT_KEY, intent)
+        airflow.broken = {"first"}
+        office = SweepOffice(tmp_path, lambda: START + timedelta(days=1))
+        assert asyncio.run(office.chores())["cancels_ended"] == 1
+
+    def test_one_dag_that_cannot_be_removed_keeps_no_other(self, airflow: Airflow, tmp_path: Path) -> None:
+        def remove(dag_id: str) -> bool:
+            if dag_id == "first":
+                raise RuntimeError("The DAG has runs at work")
+            return True
+
+        airflow.answer("stale_dags", ["first", "second"])
+        airflow.patch.setattr(sweep.sweeprows, "remove_stale_dag", remove)
+        assert asyncio.run(SweepOffice(tmp_path).chores())["dags_removed"] == 1
+
+
+class TestAnswers:
+    """What is wrong with one job keeps no other from being swept."""
+
+    LATER = START + timedelta(minutes=5)
+
+    @pytest.fixture
+    def jobs(self, airflow: Airflow) -> list[RunRow]:
+        return [airflow.job(name, state="failed", end_date=START) for name in ("first", "second")]
+
+    def test_a_job_that_cannot_be_judged_is_left_alone(
+        self, airflow: Airflow, tmp_path: Path, jobs: list[RunRow]
+    ) -> None:
+        def judge(asked: AskedJob, *more: Any) -> JobStanding:
+            if asked.run_id == "first":
+                raise KeyError("x")
+            return standing_of(asked, *more)
+
+        airflow.patch.setattr(sweep, "standing_of", judge)
+        workload = AskedWorkload(step="train", generation=0, start=0)
+        asked = [
+            AskedJob(workspace="default", run_id=name, run_key=row.key, workloads=[workload])
+            for name, row in zip(("first", "second"), jobs, strict=True)
+        ]
+        first, second = SweepOffice(tmp_path, lambda: self.LATER).standings(asked)
+        assert (first.hold, [each.hold for each in first.workloads]) == (Hold.LIVE, [Hold.LIVE])
+        assert (second.hold, [each.hold for each in second.workloads]) == (Hold.OVER, [Hold.OVER])
+
+    @pytest.mark.parametrize("error", [Unavailable("Job 'first' could not be changed for 30 s"), KeyError("x")])
+    def test_an_ending_that_cannot_be_written_keeps_no_other(
+        self, airflow: Airflow, tmp_path: Path, jobs: list[RunRow], error: Exception
+    ) -> None:
+        def lock(workspace: str, name: str, _: Path) -> AbstractAsyncContextManager[None]:
+            if name == "first":
+                raise error
+            return airflow.name_lock(workspace, name)
+
+        airflow.patch.setattr(sweep, "name_lock", lock)
+        endings = [Ending.of(WorkloadKey("default", row.run_id, row.key, "train", 0, 0), 3, None, {}) for row in jobs]
+        assert asyncio.run(SweepOffice(tmp_path, lambda: self.LATER).settle(endings)) == 1
+        assert [verdict_key(0) in {key for _, key in airflow.states[row.pk].values} for row in jobs] == [False, True]

@@ -13,6 +13,7 @@ from nemo_airflow_provider.errors import BackendError, Unavailable
 from nemo_airflow_provider.logs.store import StreamId
 from nemo_airflow_provider.logs.stored import read_from
 from nemo_airflow_provider.model.names import WorkloadKey
+from nemo_airflow_provider.sweep import host
 from nemo_airflow_provider.sweep.engines import SweptEngine
 from nemo_airflow_provider.sweep.host import HostSweep
 from nemo_airflow_provider.sweep.office import AskedJob, Ending, Hold, JobStanding, WorkloadStanding
@@ -228,16 +229,62 @@ class TestSecrets:
         assert (office.settled, read_from(tmp_path, self.LINES, 0, 10)) == ([], [])
 
 
-def test_one_job_that_cannot_be_swept_keeps_no_other(backend: SweptBackend, tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [BackendError("the disk is broken"), OSError("stale"), KeyError("x")])
+def test_one_job_that_cannot_be_swept_keeps_no_other(backend: SweptBackend, tmp_path: Path, error: Exception) -> None:
     first, second = key("2NEpo7TZRRrLZSi2U"), key("3NEpo7TZRRrLZSi2U")
     backend.processes = {first: ended(0), second: ended(0)}
     cleanup = backend.cleanup
 
     def refuse(of: WorkloadKey) -> None:
         if of == first:
-            raise BackendError("the disk is broken")
+            raise error
         cleanup(of)
 
     backend.cleanup = refuse  # type: ignore[method-assign]
     assert swept(backend, FakeOffice(over(settled=True, over_seconds=101)), tmp_path) == {"cleaned": 1}
     assert backend.cleaned == [second]
+
+
+@pytest.mark.parametrize("error", [OSError("stale"), KeyError("x")])
+def test_one_rest_that_cannot_be_stored_keeps_no_other(
+    backend: SweptBackend, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = key("2NEpo7TZRRrLZSi2U"), key("3NEpo7TZRRrLZSi2U")
+    backend.processes = {first: ended(0), second: ended(0)}
+
+    def refused(left: host._Left, _: object) -> str:
+        if left.key == first:
+            raise error
+        return ""
+
+    monkeypatch.setattr(HostSweep, "_pumped", lambda _, *given: refused(*given))
+    office = FakeOffice(over())
+    assert swept(backend, office, tmp_path) == {"settled": 1}
+    assert [each.key for each in office.settled] == [second]
+
+
+@pytest.mark.parametrize("error", [BackendError("away"), OSError("stale"), KeyError("x")])
+def test_one_engine_that_cannot_be_swept_keeps_no_other(
+    backend: SweptBackend, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held_jobs(_: str) -> Iterable[HeldJob]:
+        raise error
+
+    broken = SweptBackend()
+    monkeypatch.setattr(broken, "held_jobs", held_jobs)
+    backend.processes[key()] = ended(0)
+    engines = [SweptEngine(each, each, {}, FakeConfig()) for each in (broken, backend)]
+    assert HostSweep(FakeOffice(over()), OURS, tmp_path, lambda _: None).run(engines)["settled"] == 1
+
+
+def test_an_office_that_does_not_answer_ends_the_sweep(
+    backend: SweptBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Sequence[AskedJob]) -> Sequence[JobStanding]:
+        raise Unavailable("The API server does not answer")
+
+    backend.processes[key()] = ended(0)
+    office = FakeOffice(over())
+    monkeypatch.setattr(office, "standings", away)
+    with pytest.raises(Unavailable):
+        swept(backend, office, tmp_path)
