@@ -23,6 +23,8 @@ STORAGE_VARIABLE = "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH"
 
 _STEP: TypeAdapter[StepSpec] = TypeAdapter(StepSpec)
 _SHELL = ("sh", "-c")
+#: Of a result file.
+_MOST_PATH_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +199,12 @@ def _storage(value: object) -> None:
 
 def _result(value: object) -> None:
     parts = PurePosixPath(value).parts if isinstance(value, str) else ()
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in str(value):
+    # No part can be longer anywhere, and each is opened in the one before.
+    too_long = len(str(value).encode(errors="surrogatepass")) > _MOST_PATH_BYTES
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in str(value) or too_long:
         raise InvalidJob(
-            f"result_file: {value!r} is no path below the task's storage ($NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH), "
-            "such as result.json."
+            f"result_file: {value!r} is no path of at most {_MOST_PATH_BYTES} bytes below the task's storage "
+            "($NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH), such as result.json."
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -47,16 +49,21 @@ class Engine:
         except BackendError as error:
             self._host.note(f"{key.task} could not be cleaned up: {error}")
 
-    def patiently(self, call: Callable[[], T]) -> T:
+    def patiently(self, call: Callable[[], T], most_seconds: float = math.inf) -> T:
         """Ask until there is an answer.
 
+        :param most_seconds: for what may fail for good, such as a file on a disk that is broken
+        :raises BackendError: there was none for so long
         :raises StepLeft: this process had to go first
         """
         told = False
+        deadline = time.monotonic() + most_seconds
         while True:
             try:
                 return call()
             except BackendError as error:
+                if time.monotonic() >= deadline:
+                    raise
                 if not told:
                     self._host.note(f"The engine does not answer, asking again: {error}")
                     told = True

@@ -19,6 +19,7 @@ from nemo_airflow_provider.model.record import (
 )
 from nemo_airflow_provider.model.status import Status, may_follow
 from nemo_airflow_provider.runner.outcome import Outcome
+from nemo_airflow_provider.runner.shorten import shorten
 from nemo_airflow_provider.runner.task import StepFailed, StepHost, StepTask, StoreUnavailable, insist
 
 
@@ -242,4 +243,5 @@ class Journal:
             self._dirty = True
 
     def _dump(self) -> dict[str, Any]:
+        shorten(self.known)
         return self.known.model_dump(mode="json", exclude_defaults=True)

@@ -98,8 +98,14 @@ class StepLoop:
         with Output(self._task, self._host, self._engine.backend, key, self._secrets) as output:
             seen = self._watch(key, output)
             # The output is stored, so it is known what to hide.
-            mask = self._journal.mask
-            outcome, self.result = with_result(self._conclude(seen), self._task.result_file, self._engine, key, mask)
+            outcome, self.result = with_result(
+                self._conclude(seen),
+                self._task.result_file,
+                self._engine,
+                key,
+                self._journal.mask,
+                self._timing.result,
+            )
             if output.lost:
                 outcome = replace(outcome, details={**outcome.details, "log_error": output.lost})
             stack = output.last_text(2048) if outcome.status is Status.ERROR else None

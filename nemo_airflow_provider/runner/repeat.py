@@ -14,7 +14,7 @@ from nemo_airflow_provider.model.record import StepRecord, TaskRecord
 from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.runner.outcome import Outcome
 
-#: Each failed workload keeps a task row in the step's record.
+#: Each failed workload keeps a task row in the step's record; see `runner.shorten`.
 MOST_TIMES = 100
 _LONGEST_SECONDS = 300.0
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nemo_airflow_provider.backends.powers import SupportsResultFile
-from nemo_airflow_provider.errors import NemoJobsError
+from nemo_airflow_provider.errors import BackendError, Fault, NemoJobsError
 from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.plain import flaw_in
@@ -15,7 +15,8 @@ from nemo_airflow_provider.model.status import Status
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.outcome import Outcome
 
-#: It passes through Airflow's state store, which takes 64 KiB, and stays in its database as XCom.
+#: It passes through Airflow's state store, which warns in the task's log beyond 64 KiB, and stays in its database as
+#: XCom.
 MOST_BYTES = 48 * 1024
 
 _PLACE = "$NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH"
@@ -25,34 +26,49 @@ class ResultMissing(NemoJobsError):
     """A workload that completed left no result that can be handed on."""
 
     code = "result_missing"
+    fault: Fault = "user"
+
+
+class ResultUnreadable(ResultMissing):
+    """There may be a result, and nobody can read it."""
+
+    fault = "platform"
 
 
 def with_result(
-    outcome: Outcome, path: str | None, engine: Engine, key: WorkloadKey, mask: Mask
+    outcome: Outcome, path: str | None, engine: Engine, key: WorkloadKey, mask: Mask, most_seconds: float
 ) -> tuple[Outcome, Any]:
     """How a step ended, given whether its result is as it must be; and the result.
 
     :param path: of the file below the task's storage; None: none is asked for
     :param mask: of the step's secrets
+    :param most_seconds: how long the file is asked for
+    :raises StepLeft: this process had to go first
     """
     if path is None or outcome.status is not Status.COMPLETED:
         return outcome, None
     try:
-        return outcome, _read(path, engine, key, mask)
+        return outcome, _read(path, engine, key, mask, most_seconds)
     except ResultMissing as error:
         message = f"Step '{key.step}' {error}"
-        return replace(outcome, status=Status.ERROR, message=message, error={"message": message, "fault": "user"}), None
+        told = {"message": message, "fault": error.fault}
+        return replace(outcome, status=Status.ERROR, message=message, error=told), None
 
 
-def _read(path: str, engine: Engine, key: WorkloadKey, mask: Mask) -> Any:
+def _read(path: str, engine: Engine, key: WorkloadKey, mask: Mask, most_seconds: float) -> Any:
     """What the file holds: a JSON value, or text.
 
-    :raises ResultMissing: it is not there, too large, not of its kind, or holds a secret
+    :raises ResultMissing: it is not there, cannot be read, is too large, not of its kind, or holds a secret
     """
     backend = engine.backend
     if not isinstance(backend, SupportsResultFile):
         raise ResultMissing(f"asks for the result file '{path}', and its execution profile hands no files back.")
-    data = engine.patiently(lambda: backend.read_file(key, path, MOST_BYTES + 1))
+    try:
+        data = engine.patiently(lambda: backend.read_file(key, path, MOST_BYTES + 1), most_seconds)
+    except BackendError as error:
+        raise ResultUnreadable(
+            f"completed, but for {most_seconds:.0f} s its result file '{path}' could not be read: {error}"
+        ) from error
     if data is None:
         raise ResultMissing(f"completed, but left no result file '{path}' below {_PLACE}.")
     if len(data) > MOST_BYTES:

@@ -29,6 +29,7 @@ _ABSENT = (
     errno.ENXIO,
     errno.ENODEV,
     errno.EACCES,
+    errno.ENAMETOOLONG,
 )
 
 

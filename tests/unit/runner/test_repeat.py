@@ -137,6 +137,31 @@ def test_the_pause_doubles_and_is_bounded(tmp_path: Path, failed: int, seconds: 
     assert Repeats(100, 10).due(record) == row.updated_at + timedelta(seconds=seconds)
 
 
+def test_the_record_of_a_hundred_failures_is_one_that_airflow_takes(tmp_path: Path) -> None:
+    """Beyond 65,535 bytes Airflow writes a warning into the task's log at each write."""
+    backend, host = FakeBackend(), FakeHost()
+    seen = Observation(Phase.ENDED, exit_code=3, details={"pod": "p" * 500}, error={"reason": "r" * 500})
+    backend.on_submit = lambda workload: Process(f"{workload.key.start:03} {'😀' * 3000}\n".encode(), seen)
+    with pytest.raises(StepFailed):
+        run_step(repeating(backend, tmp_path, 100), host, TIMING)
+    assert max(len(json.dumps(value)) for _, value in host.saved) <= 65_535
+    record = parse_record(host.values[step_key(0)])
+    assert record is not None
+    assert [row.start for row in record.tasks] == list(range(101))
+    assert {row.status_details["message"] for row in record.tasks} == {"Job exited with code 3"}
+    *_, last = record.tasks
+    assert len(last.error_stack or "") == 2048
+    assert (last.status_details["pod"], last.error_details["reason"]) == ("p" * 500, "r" * 500)
+
+
+def test_what_is_small_is_kept_whole(tmp_path: Path) -> None:
+    backend, host = FakeBackend(), FakeHost()
+    backend.on_submit = lambda _: ended(3, b"x" * 3000 + b"\n")
+    with pytest.raises(StepFailed):
+        run_step(repeating(backend, tmp_path, 9), host, TIMING)
+    assert [len(row["error_stack"]) for row in host.values[step_key(0)]["tasks"]] == [2048] * 10
+
+
 @pytest.mark.parametrize(("times", "delay"), [(-1, 1), (101, 1), (True, 1), ("2", 1), (1, -1), (1, None), (1, True)])
 def test_what_nobody_can_ask_for(times: object, delay: object) -> None:
     with pytest.raises(InvalidJob, match="step_retr"):
@@ -199,6 +224,16 @@ def test_a_result_that_is_not_as_it_must_be_fails_the_step(tmp_path: Path, files
     assert text in str(caught.value)
     record = host.values[step_key(0)]
     assert (record["status"], record["error_details"]["fault"]) == ("error", "user")
+
+
+def test_a_file_that_cannot_be_read_is_asked_for_no_longer_than_a_while(tmp_path: Path) -> None:
+    backend, host = WithFiles({"r.json": b"1"}), FakeHost()
+    backend.failing["read_file"] = 1_000_000
+    text = r"Step 'train' completed, but for 0 s its result file 'r.json' could not be read: the engine is away"
+    with pytest.raises(StepFailed, match=text):
+        run_step(with_file(backend, tmp_path, "r.json"), host, replace(TIMING, result=0.05))
+    assert 1_000_000 - backend.failing["read_file"] > 1
+    assert host.values[step_key(0)]["error_details"]["fault"] == "platform"
 
 
 def test_an_engine_that_hands_nothing_back(tmp_path: Path) -> None:

@@ -33,3 +33,10 @@ def test_what_is_no_file_of_the_workload_is_none(host: Host, make: str) -> None:
     assert host.backend.read_file(key(), "result", 100) is None
     assert host.backend.read_file(key(), "passwd", 100) is None
     assert host.backend.read_file(key(start=1), "result", 100) is None
+
+
+@pytest.mark.parametrize("path", ["x" * 256, f"{'x' * 256}/result", "/".join(["x"] * 3000)])
+def test_what_no_file_can_be_called_is_none(host: Host, path: str) -> None:
+    host.shell("true")
+    host.end()
+    assert host.backend.read_file(key(), path, 100) is None
