@@ -161,7 +161,7 @@ def sweep_seconds() -> int:
 
 def task_log_max_lines() -> int:
     """`[nemo] task_log_max_lines`: first and last lines of a step that reach Airflow's task log."""
-    return int(conf.getint(SECTION, "task_log_max_lines", fallback=5000))
+    return max(0, int(conf.getint(SECTION, "task_log_max_lines", fallback=5000)))
 
 
 def pause_hold_seconds() -> float:

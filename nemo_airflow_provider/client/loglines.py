@@ -15,6 +15,8 @@ from nemo_airflow_provider.client.transport import JsonObject
 #: Few requests for a long log, and one answer is not felt on the way.
 PAGE_LINES = 1000
 _TAIL_WINDOW_LINES = 100
+#: Servers refuse to give more at once.
+_MOST_TAIL_LINES = 10_000
 
 
 class LineSource(Protocol):
@@ -155,7 +157,7 @@ class LogEnd:
 
     def drain(self) -> Iterator[list[JsonObject]]:
         """See `LineSource`."""
-        window = self._lines if self._total is None else _TAIL_WINDOW_LINES
+        window = min(self._lines, _MOST_TAIL_LINES) if self._total is None else _TAIL_WINDOW_LINES
         page = self._client.get_logs(self._name, workspace=self._workspace, which=self._which, tail=window)
         total = page.get("total") or 0
         if self._total is None:

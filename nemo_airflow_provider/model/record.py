@@ -101,6 +101,7 @@ class StepRecord(Stored):
     :param clear_number: Airflow's clear number when the generation began: the attempt it belongs to
     :param started_at: when the workload was seen running
     :param paused_seconds: how long it has been paused since then; the active TTL does not count that time
+    :param paused_before_seconds: how long its start was paused before the engine had it; no limit counts that time
     :param grace_seconds: what the workload is given to end when it is asked to
     :param paused_at: since when it is paused; `paused_seconds` holds the pauses before
     :param parked_at: when its task began to give its worker slot back; None once it is at work again
@@ -115,6 +116,7 @@ class StepRecord(Stored):
     updated_at: Moment
     started_at: Moment | None = None
     paused_seconds: float = 0
+    paused_before_seconds: float = 0
     ended_at: Moment | None = None
     grace_seconds: float = 0
     paused_at: Moment | None = None

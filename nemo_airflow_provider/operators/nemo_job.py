@@ -46,6 +46,7 @@ class NemoJobOperator(WatchingOperator):
     :param results: names of JSON results whose content is returned
     :param max_result_bytes: of each
     :param max_log_lines: first and last lines of the log that are copied; default: `[nemo] task_log_max_lines`
+    :raises InvalidJob: `max_log_lines` is no number of lines
     """
 
     template_fields: Sequence[str] = ("job", "name", "workspace")
@@ -67,6 +68,8 @@ class NemoJobOperator(WatchingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if max_log_lines is not None and (type(max_log_lines) is not int or max_log_lines < 0):
+            raise InvalidJob(f"max_log_lines: {max_log_lines!r} is no whole number from 0 on.")
         self.job = job
         self.name = name
         self.workspace = workspace

@@ -72,7 +72,7 @@ class Journal:
         record.status = Status.RESUMING if resumes else Status.PENDING
         record.status_details = {"message": f"Job is {record.status}"}
         record.started_at = record.paused_at = record.parked_at = None
-        record.paused_seconds = 0
+        record.paused_seconds = record.paused_before_seconds = 0
         record.updated_at = moment
         record.end_paused_tasks(task_name, moment)
         if record.task(task_name) is None:
@@ -99,7 +99,9 @@ class Journal:
         assert record.handle is not None
         record.handle.state = "submitted"
         if record.started_at is None:
-            record.started_at, record.paused_at, record.paused_seconds = self.now(), None, 0
+            record.started_at = self.now()
+            record.paused_before_seconds = record.paused_until(record.started_at)
+            record.paused_at, record.paused_seconds = None, 0
         self._update(self._reached(Status.ACTIVE), self.details("Job is running", details), task_name)
 
     def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:

@@ -70,7 +70,8 @@ class Limits:
         row = record.task(task_name)
         if row is None or record.status is Status.RESUMING:
             return None
-        waited = (moment - row.created_at).total_seconds() - record.paused_until(moment)
+        paused = record.paused_before_seconds + record.paused_until(moment)
+        waited = (moment - row.created_at).total_seconds() - paused
         return timed_out(self.before_active) if waited > self.before_active else None
 
     def _is_stale(self, record: StepRecord, task_name: str, moment: datetime, last_line: LastLine) -> bool:

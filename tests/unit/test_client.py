@@ -282,6 +282,14 @@ class TestLines:
         assert 0 < len(given) < 250
         assert given + messages(source) == [f"m{number}" for number in range(1, 251)]
 
+    def test_a_long_end_is_asked_for_as_servers_take_it(self, server: FakeServer, client: JobsClient) -> None:
+        """They refuse a tail of more than 10,000 lines."""
+        log = GrowingLog(limit=1000)
+        server.on("GET", LOGS, log)
+        log.known = 13_000
+        assert messages(LogEnd(client, "pz-1", lines=11_500)) == [f"m{number}" for number in range(1500, 13_000)]
+        assert [seen.query["tail"] for seen in server.seen if "tail" in seen.query] == [["10000"]]
+
     def test_another_refusal_is_an_error(self, server: FakeServer, client: JobsClient) -> None:
         log = GrowingLog(limit=3)
         server.on("GET", LOGS, log)

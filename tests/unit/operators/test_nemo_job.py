@@ -119,5 +119,11 @@ def test_a_file_that_holds_no_job(tmp_path: Path, content: str | None, text: str
         operator.execute(context())
 
 
+@pytest.mark.parametrize("lines", [-1, True, "5", 1.5])
+def test_a_number_of_lines_that_is_none(lines: Any) -> None:
+    with pytest.raises(InvalidJob, match="max_log_lines: .* is no whole number from 0 on"):
+        nemo_job.NemoJobOperator(task_id="train", job={}, max_log_lines=lines)
+
+
 def test_fields_that_are_templated() -> None:
     assert set(nemo_job.NemoJobOperator.template_fields) == {"job", "name", "workspace"}

@@ -36,6 +36,7 @@ class Case:
     started: float | None = 10
     paused: float = 0
     paused_since: float | None = None
+    before: float = 0
     updated: float = 10
     row_updated: float = 10
     last_line: float | None = None
@@ -56,6 +57,7 @@ CASES = [
     Case("paused time does not count", 155, None, paused=40, last_line=150),
     Case("running too long beside its pauses", 155.1, TIMED_OUT.format(100), paused=40, last_line=155),
     Case("a pause that is not over does not count", 200, None, paused=40, paused_since=140, last_line=195),
+    Case("pending, and paused before the engine had it", 90, None, paused=20, before=40, **PENDING),
     Case("pending, and paused meanwhile", 90, None, paused=20, paused_since=50, **PENDING),
     Case("pending too long beside a pause", 90, TIMED_OUT.format(30), paused=20, paused_since=60.1, **PENDING),
     Case("running, and not seen to start", 999, None, started=None),
@@ -83,6 +85,7 @@ def test_what_has_run_out(case: Case) -> None:
         started_at=at(case.started),
         paused_seconds=case.paused,
         paused_at=at(case.paused_since),
+        paused_before_seconds=case.before,
         tasks=[row],
     )
     moment = at(case.now)

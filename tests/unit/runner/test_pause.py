@@ -184,6 +184,16 @@ class TestAPauseWhileItWaitsForRoom:
         assert [value["status"] for _, value in again.saved if "parked_at" not in value][:2] == ["resuming", "pending"]
         assert record(again).status == "completed"
 
+    def test_does_not_count_in_the_engines_queue_either(
+        self, crowded: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        clock, looks, submit = Clock(), iter(range(5)), backend.on_submit
+        backend.on_submit = lambda workload: (submit(workload), Process(end=Observation(Phase.PENDING)))[1]
+        backend.on_wait = lambda _: end_newest(backend) if next(looks, None) is None else None
+        then(host, ("paused", lambda: (clock.advance(60), host.ask(Action.RESUME))))
+        run_step(crowded, host, QUICK, clock=clock)
+        assert record(host).status == "completed"
+
     def test_and_the_wait_beside_it_does(self, crowded: StepTask, host: FakeHost) -> None:
         clock = Clock()
         resumed, waits = ("resuming", lambda: None), ("pending", lambda: clock.advance(60))
