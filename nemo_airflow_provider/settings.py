@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from nemo_airflow_provider.model.secret import SecretName, secret_of
 from nemo_airflow_provider.profiles import ProfileSet, load_profiles
 
 SECTION = "nemo"
+
+#: A month: later than any Airflow is restarted, and within what it can compute dates of.
+_MOST_SWEEP_SECONDS = 2_592_000
 
 _GRANTS_EXAMPLE = '[["research", "shared/hf-token"]]'
 
@@ -150,23 +154,51 @@ def probe_engines() -> bool:
 
 
 def max_shapes() -> int:
-    """`[nemo] max_shapes`: most job shapes stored at once."""
-    return int(conf.getint(SECTION, "max_shapes", fallback=500))
+    """`[nemo] max_shapes`: most job shapes stored at once.
+
+    :raises ConfigError: not a whole number
+    """
+    with _told("max_shapes"):
+        return int(conf.getint(SECTION, "max_shapes", fallback=500))
 
 
 def sweep_seconds() -> int:
-    """`[nemo] sweep_seconds`: between two runs of the DAG `nemo-sweep`; 0: only when it is triggered."""
-    return max(0, int(conf.getint(SECTION, "sweep_seconds", fallback=60)))
+    """`[nemo] sweep_seconds`: between two runs of the DAG `nemo-sweep`; 0: only when it is triggered.
+
+    :raises ConfigError: not a whole number, negative, or more than 30 days
+    """
+    with _told("sweep_seconds"):
+        seconds = int(conf.getint(SECTION, "sweep_seconds", fallback=60))
+    if not 0 <= seconds <= _MOST_SWEEP_SECONDS:
+        raise ConfigError(f"[nemo] sweep_seconds: {seconds} is not between 0 and {_MOST_SWEEP_SECONDS}")
+    return seconds
 
 
 def task_log_max_lines() -> int:
-    """`[nemo] task_log_max_lines`: first and last lines of a step that reach Airflow's task log."""
-    return max(0, int(conf.getint(SECTION, "task_log_max_lines", fallback=5000)))
+    """`[nemo] task_log_max_lines`: first and last lines of a step that reach Airflow's task log.
+
+    :raises ConfigError: not a whole number
+    """
+    with _told("task_log_max_lines"):
+        return max(0, int(conf.getint(SECTION, "task_log_max_lines", fallback=5000)))
 
 
 def pause_hold_seconds() -> float:
-    """`[nemo] pause_hold_seconds`: how long a paused step keeps its worker slot."""
-    return float(conf.getfloat(SECTION, "pause_hold_seconds", fallback=10.0))
+    """`[nemo] pause_hold_seconds`: how long a paused step keeps its worker slot.
+
+    :raises ConfigError: not a number
+    """
+    with _told("pause_hold_seconds"):
+        return float(conf.getfloat(SECTION, "pause_hold_seconds", fallback=10.0))
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Raise what Airflow says of an option's value as `ConfigError`."""
+    try:
+        yield
+    except Exception as error:  # Airflow's own class for it lies in a private module
+        raise ConfigError(f"[nemo] {name}: {' '.join(str(error).split())}") from error
 
 
 def min_heartbeat_seconds() -> float:

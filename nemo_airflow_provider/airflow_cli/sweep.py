@@ -71,7 +71,7 @@ class _InProcess:
 
     def chores(self) -> Mapping[str, int]:
         """See `Office`."""
-        return asyncio.run(self._office.chores())
+        return asyncio.run(self._office.chores(thorough=True))
 
     def standings(self, jobs: Sequence[AskedJob]) -> Sequence[JobStanding]:
         """See `Office`."""

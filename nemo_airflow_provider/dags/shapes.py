@@ -42,7 +42,7 @@ def define_dags(namespace: dict[str, Any]) -> None:
 
 def _one(dag_id: str) -> Iterator[DAG]:
     if dag_id == SWEEP_DAG_ID:
-        yield _sweep(known_profiles())
+        yield from _sweep(known_profiles())
     workspace = names.workspace_of_dag(dag_id)
     if workspace is None:
         return
@@ -61,7 +61,6 @@ def _all() -> Iterator[DAG]:
     for workspace in workspaces.values():
         yield _anchor(workspace)
     profiles = known_profiles()
-    yield _sweep(profiles)
     for key in Variable.keys(prefix=names.SHAPE_VARIABLE_PREFIX):
         dag_id = str(key)[len(names.SHAPE_VARIABLE_PREFIX) :]
         owner = workspaces.get(names.workspace_of_dag(dag_id) or "")
@@ -72,13 +71,18 @@ def _all() -> Iterator[DAG]:
         except Exception:
             # One Variable that somebody broke must not take every other job's DAG away.
             log.exception("The shape %s is left out", dag_id)
+    yield from _sweep(profiles)
 
 
-def _sweep(profiles: ProfileSet | None) -> DAG:
+def _sweep(profiles: ProfileSet | None) -> Iterator[DAG]:
     # Imported here: a step's process needs nothing of it.
-    from nemo_airflow_provider.dags.sweep import sweep_dag
+    from nemo_airflow_provider.dags import sweep
 
-    return sweep_dag(profiles)
+    try:
+        yield sweep.sweep_dag(profiles)
+    except Exception:
+        # Jobs run without it, too.
+        log.exception("The DAG %s is left out", SWEEP_DAG_ID)
 
 
 def _anchor(workspace: settings.Workspace) -> DAG:

@@ -22,6 +22,7 @@ from nemo_airflow_provider.model.shape import is_shape
 from nemo_airflow_provider.service.database import shape_count
 from nemo_airflow_provider.service.gateway import RunRow
 from nemo_airflow_provider.service.view import spec_of
+from nemo_airflow_provider.sweep import SWEEP_DAG_ID
 
 #: The newest runs that are looked at; each conf is read and validated.
 MOST_RUNS = 10_000
@@ -95,13 +96,12 @@ def _anchors(session: Session, workspaces: Collection[str]) -> dict[str, Anchor]
 
 
 def _paused(session: Session) -> tuple[str, ...]:
+    ours = DagModel.dag_id.startswith(names.DAG_PREFIX, autoescape=True) | (DagModel.dag_id == SWEEP_DAG_ID)
     found = session.scalars(
-        select(DagModel.dag_id)
-        .where(DagModel.dag_id.startswith(names.DAG_PREFIX, autoescape=True), DagModel.is_paused, ~DagModel.is_stale)
-        .order_by(DagModel.dag_id)
+        select(DagModel.dag_id).where(ours, DagModel.is_paused, ~DagModel.is_stale).order_by(DagModel.dag_id)
     )
     # An anchor has no jobs of its own.
-    return tuple(dag_id for dag_id in found if is_shape(dag_id))
+    return tuple(dag_id for dag_id in found if dag_id == SWEEP_DAG_ID or is_shape(dag_id))
 
 
 def _import_error(session: Session) -> str | None:

@@ -31,7 +31,7 @@ class Database:
 
     :param alive: by part (`scheduler`, `dag-processor`): how many of them run now
     :param anchors: by workspace
-    :param paused: DAG ids of job shapes that somebody paused
+    :param paused: DAG ids of job shapes, and of the sweep, that somebody paused
     :param import_error: last line of the import error of our DAG file, if it has one
     :param shapes: how many job shapes are stored
     :param runs_read: how many of the newest runs of our DAGs were looked at

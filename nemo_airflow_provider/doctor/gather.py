@@ -18,6 +18,7 @@ from nemo_airflow_provider.errors import ConfigError
 _CONNECT_TIMEOUT = "10"
 _NUMBERS: tuple[Callable[[], float], ...] = (
     settings.max_shapes,
+    settings.sweep_seconds,
     settings.task_log_max_lines,
     settings.pause_hold_seconds,
 )
@@ -35,7 +36,7 @@ def installation() -> Installation:
         database=database,
         dialect=dialect,
         plugin_problem=_plugin_problem(),
-        bad_options=_bad_options(workspaces),
+        bad_options=bad_options(workspaces),
     )
 
 
@@ -103,13 +104,14 @@ def _plugin_problem() -> str | None:
     return None
 
 
-def _bad_options(workspaces: Workspaces) -> tuple[str, ...]:
+def bad_options(workspaces: Workspaces) -> tuple[str, ...]:
+    """What is wrong with options of `[nemo]`, beside the workspaces."""
     problems = []
     for read in _NUMBERS:
         try:
             read()
-        except Exception as error:  # Airflow's own class for it lies in a private module
-            problems.append(f"[nemo] {read.__name__}: {' '.join(str(error).split())}")
+        except ConfigError as error:
+            problems.append(str(error))
     if workspaces.problem is None:  # which would be told again
         try:
             settings.secret_grants()

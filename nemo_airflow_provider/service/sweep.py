@@ -14,11 +14,10 @@ from starlette.concurrency import run_in_threadpool
 
 from nemo_airflow_provider import installation
 from nemo_airflow_provider.errors import Conflict
-from nemo_airflow_provider.logs.store import remove_run, stored_runs
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.model.verdict import verdict_key
-from nemo_airflow_provider.service import database, sweeprows
+from nemo_airflow_provider.service import database, oldlogs, sweeprows
 from nemo_airflow_provider.service.gateway import RunRow
 from nemo_airflow_provider.service.locks import name_lock, shape_lock
 from nemo_airflow_provider.service.standing import is_long_cancelled, standing_of, verdict_on
@@ -121,18 +120,22 @@ class SweepOffice:
 
     # --- chores ---------------------------------------------------------------------------------------
 
-    async def chores(self) -> Mapping[str, int]:
-        """See `sweep.office.Office`. One that fails does not keep the others from being done."""
+    async def chores(self, *, thorough: bool = False) -> Mapping[str, int]:
+        """See `sweep.office.Office`. One that fails does not keep the others from being done.
+
+        :param thorough: do now also what is else done from time to time
+        """
         done: dict[str, int] = {}
         with left_for_next("A chore (cancels)"):
             done["cancels_ended"] = await self._end_cancels()
-        todo: Mapping[str, Callable[[], int]] = {
+        todo: dict[str, Callable[[], int]] = {
             "runs_removed": lambda: sweeprows.remove_deleted_runs(self._clock()),
             "sweeps_removed": lambda: sweeprows.remove_old_runs(SWEEP_DAG_ID, self._clock(), KEPT_RUNS),
             "shapes_retired": self._retire_shapes,
             "dags_removed": self._remove_dags,
-            "logs_removed": self._remove_logs,  # the longest
         }
+        if thorough or oldlogs.is_due(self._storage, self._clock()):
+            todo["logs_removed"] = lambda: oldlogs.remove_logs(self._storage, self._clock())  # the longest, so the last
         for name, chore in todo.items():
             with left_for_next(f"A chore ({name.replace('_', ' ')})"):
                 done[name] = await run_in_threadpool(chore)
@@ -158,18 +161,6 @@ class SweepOffice:
         """Under the job's lock: look again, and end the run if its cancel still stands."""
         view = self._view(run_key)
         return view is not None and is_long_cancelled(view) and sweeprows.mark_failed(view.run)
-
-    def _remove_logs(self) -> int:
-        """Remove logs of jobs that were deleted, by us or by Airflow's own means."""
-        stored = stored_runs(self._storage)  # before the question: a run is there before its log
-        runs = sweeprows.runs_with([run_key for _, run_key in stored])
-        left = [(workspace, key) for workspace, key in stored if key not in runs or runs[key].deleted]
-        removed = 0
-        for workspace, run_key in left:
-            with left_for_next(f"The log of run key {run_key} in workspace '{workspace}'"):
-                remove_run(self._storage, workspace, run_key)
-                removed += 1
-        return removed
 
     def _retire_shapes(self) -> int:
         since = self._clock() - SHAPE_LIFE

@@ -61,3 +61,16 @@ def test_airflow_can_fill_in_the_defaults() -> None:
     for name, option in get_provider_info()["config"]["nemo"]["options"].items():
         if option["default"] is not None:
             assert str(option["default"]).format() == option["default"], name
+
+
+@pytest.mark.parametrize("text", ["1m", "", "1.5", "-1", "2592001", "99999999999999999999"])
+def test_a_time_between_sweeps_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("AIRFLOW__NEMO__SWEEP_SECONDS", text)
+    with pytest.raises(ConfigError, match=r"\[nemo\] sweep_seconds: "):
+        settings.sweep_seconds()
+
+
+@pytest.mark.parametrize("text", ["0", " 5 ", "2592000"])
+def test_times_between_sweeps(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("AIRFLOW__NEMO__SWEEP_SECONDS", text)
+    assert settings.sweep_seconds() == int(text)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nemo_airflow_provider.doctor.facts import Database, Installation
 from nemo_airflow_provider.doctor.findings import Finding, error, fine, warning
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.sweep import SWEEP_DAG_ID
 
 _BUNDLE = "nemo_airflow_provider.dags.bundle.JobsDagBundle"
 _ENTRY = f'{{"name": "nemo-jobs", "classpath": "{_BUNDLE}", "kwargs": {{}}}}'
@@ -85,13 +86,17 @@ def dag_file(_installation: Installation, found: Database) -> Iterator[Finding]:
 
 
 def paused(_installation: Installation, found: Database) -> Iterator[Finding]:
-    """Job shapes whose DAGs somebody paused: their jobs are made and never start."""
-    if not found.paused:
-        return
-    first, more = found.paused[0], len(found.paused) - 1
-    others = f" and {more} more" if more else ""
-    yield warning(
-        "paused",
-        f"The DAG {first}{others} is paused: its jobs do not start.",
-        f"Unpause it: airflow dags unpause {first}",
-    )
+    """DAGs that somebody paused: of job shapes, whose jobs are made and never start, and the sweep's."""
+    shapes = [dag_id for dag_id in found.paused if dag_id != SWEEP_DAG_ID]
+    if shapes:
+        first, more = shapes[0], len(shapes) - 1
+        others = f" and {more} more" if more else ""
+        yield _paused(f"{first}{others}", "its jobs do not start", first)
+    if SWEEP_DAG_ID in found.paused:
+        yield _paused(
+            SWEEP_DAG_ID, "what jobs leave behind stays, and workloads that nobody watches go on", SWEEP_DAG_ID
+        )
+
+
+def _paused(which: str, what: str, dag_id: str) -> Finding:
+    return warning("paused", f"The DAG {which} is paused: {what}.", f"Unpause it: airflow dags unpause {dag_id}")

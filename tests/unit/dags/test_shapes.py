@@ -147,6 +147,50 @@ def test_the_sweep_without_a_schedule_and_without_profiles(monkeypatch: pytest.M
     assert [(task.task_id, task.profiles) for task in sweep.tasks] == [("sweep", [])]
 
 
+@pytest.mark.parametrize("seconds", ["1m", "", "99999999999999999999"])
+def test_a_time_between_sweeps_that_is_none_takes_no_dag_away(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
+    monkeypatch.setenv("AIRFLOW__NEMO__SWEEP_SECONDS", seconds)
+    dags = defined(monkeypatch, Variables(stored(SHAPE)))
+    assert set(dags) == {"nemo-sweep", "nemo.default", "nemo.research", SHAPE.dag_id}
+    assert dags["nemo-sweep"].schedule == timedelta(seconds=60)
+
+
+def test_a_sweep_that_cannot_be_defined_takes_no_dag_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> DAG:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("nemo_airflow_provider.dags.sweep.sweep_dag", broken)
+    assert set(defined(monkeypatch, Variables(stored(SHAPE)))) == {"nemo.default", "nemo.research", SHAPE.dag_id}
+
+
+def test_the_sweep_goes_where_the_steps_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each host that keeps workloads is swept through the executor and queue of its profiles."""
+    placed = {"plain": "{}", "far": "{executor: CeleryExecutor}", "gpu1": "{executor: CeleryExecutor, queue: gpu1}"}
+    placed |= {"gpu2": "{executor: CeleryExecutor, queue: gpu1}", "own": "{queue: gpu1}"}
+    placed |= {"gone": "{executor: NoSuchExecutor, queue: gpu2}"}
+    entries = [
+        f"    - {{provider: subprocess, profile: {name}, backend: subprocess, config: {{airflow: {airflow}}}}}"
+        for name, airflow in placed.items()
+    ]
+    file = tmp_path / "jobs.yaml"
+    file.write_text("\n".join(["platform: {runtime: none}", "jobs:", "  executors:", *entries]))
+    known = {"LocalExecutor", "CeleryExecutor"}
+    monkeypatch.setattr("nemo_airflow_provider.operators.placement._is_configured", lambda executor: executor in known)
+    sweep = defined_with(monkeypatch, file)
+    found = {(task.executor, task.queue): task for task in sweep.tasks}
+    swept = {place: [name.removeprefix("subprocess/") for name in task.profiles] for place, task in found.items()}
+    assert "plain" in swept.pop((None, "default"))
+    assert swept == {
+        ("CeleryExecutor", "default"): ["far"],
+        ("CeleryExecutor", "gpu1"): ["gpu1", "gpu2"],
+        (None, "gpu1"): ["own"],
+        (None, "gpu2"): ["gone"],
+    }
+    assert [place for place, task in found.items() if task.chores] == [(None, "default")]
+    assert found[None, "default"].task_id == "sweep"
+    assert {task.pool for task in sweep.tasks} == {"default_pool"}
+
+
 def defined_with(monkeypatch: pytest.MonkeyPatch, file: Path) -> DAG:
     """The sweep's DAG, as a task of it sees it."""
     monkeypatch.setattr(shapes, "Variable", Variables({}))

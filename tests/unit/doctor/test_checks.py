@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nemo_airflow_provider.backends.registry import BackendEntry
-from nemo_airflow_provider.doctor import checks
+from nemo_airflow_provider.doctor import checks, gather
 from nemo_airflow_provider.doctor.configfile import FileReport
 from nemo_airflow_provider.doctor.facts import Anchor, DatabaseTrouble, Installation, Workspaces
 from nemo_airflow_provider.doctor.findings import Level
@@ -73,6 +73,23 @@ def test_options_that_cannot_be_read(bad: Bad) -> None:
     assert [(finding.level, finding.check) for finding in found] == [(ERROR, "options")] * 2
 
 
+def test_numbers_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("max_shapes", "pause_hold_seconds", "sweep_seconds", "task_log_max_lines")
+    for name in names:
+        monkeypatch.setenv(f"AIRFLOW__NEMO__{name.upper()}", "1m")
+    found = sorted(gather.bad_options(Workspaces(("default",))))
+    assert [text.split(":")[0] for text in found] == [f"[nemo] {name}" for name in names]
+    assert all("1m" in text for text in found)
+
+
+def test_a_sweep_and_a_shape_that_are_paused(bad: Bad) -> None:
+    found = bad(database=replace(DATABASE, paused=("nemo-sweep", "nemo.default.a.1")))
+    assert [finding.remedy for finding in found] == [
+        "Unpause it: airflow dags unpause nemo.default.a.1",
+        "Unpause it: airflow dags unpause nemo-sweep",
+    ]
+
+
 @pytest.mark.parametrize(("host", "level"), [("127.0.0.1", WARNING), ("0.0.0.0", ERROR), ("", ERROR)])
 def test_everybody_is_an_administrator(bad: Bad, host: str, level: Level) -> None:
     options = {
@@ -99,6 +116,7 @@ class TestParts:
             ({"anchors": {"default": Anchor(True, stale=True)}}, ERROR, "dag file", "does not know the DAG"),
             ({"import_error": "ImportError: x"}, ERROR, "dag file", "cannot be imported: ImportError: x"),
             ({"paused": ("nemo.default.a.1", "b")}, WARNING, "paused", "nemo.default.a.1 and 1 more is paused"),
+            ({"paused": ("nemo-sweep",)}, WARNING, "paused", "nemo-sweep is paused: what jobs leave behind stays"),
             ({"shapes": 400}, WARNING, "shapes", "400 of 500 job shapes"),
             ({"shapes": 500}, ERROR, "shapes", "jobs of a new shape are refused"),
             ({"runs_read": 9, "no_jobs": ("d / r",)}, WARNING, "runs", "1 of the newest 9 runs"),

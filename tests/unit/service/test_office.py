@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 from nemo_airflow_provider import installation
 from nemo_airflow_provider.errors import Conflict, Unavailable
 from nemo_airflow_provider.logs.layout import StreamId, make_directory
+from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
-from nemo_airflow_provider.model.record import INTENT_KEY, Handle, Intent
+from nemo_airflow_provider.model.record import DELETED_KEY, INTENT_KEY, Handle, Intent
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.model.verdict import verdict_key
-from nemo_airflow_provider.service import sweep
+from nemo_airflow_provider.service import oldlogs, sweep
 from nemo_airflow_provider.service.away import DatabaseAway
 from nemo_airflow_provider.service.gateway import RunRow
 from nemo_airflow_provider.service.standing import standing_of
@@ -158,6 +159,54 @@ class TestChores:
         airflow.answer("stale_dags", ["first", "second"])
         airflow.patch.setattr(sweep.sweeprows, "remove_stale_dag", remove)
         assert asyncio.run(SweepOffice(tmp_path).chores())["dags_removed"] == 1
+
+
+class TestLogs:
+    """A look through the logs of all jobs takes long where there are many."""
+
+    KEY = "2NEpo7TZRRrLZSi2U"
+
+    def sweep(self, root: Path, moment: datetime, *, thorough: bool = False) -> int:
+        make_directory(StreamId("default", self.KEY, 0, 0).path(root), root)
+        done = asyncio.run(SweepOffice(root, lambda: moment).chores(thorough=thorough))
+        return done.get("logs_removed", 0)
+
+    def test_they_are_looked_through_once_an_hour(self, airflow: Airflow, tmp_path: Path) -> None:
+        moments = [START + timedelta(minutes=minutes) for minutes in (0, 1, 59, 60, 61)]
+        assert [self.sweep(tmp_path, moment) for moment in moments] == [1, 0, 0, 1, 0]
+        assert airflow.asked == [self.KEY] * 2
+
+    def test_and_whenever_somebody_wants_it(self, airflow: Airflow, tmp_path: Path) -> None:
+        assert [self.sweep(tmp_path, START, thorough=True) for _ in range(2)] == [1, 1]
+
+    @pytest.mark.parametrize("text", ["", "yesterday", "2026-12-01", "2027-01-01T00:00:00+00:00"])
+    def test_a_time_that_cannot_be_is_none(self, airflow: Airflow, tmp_path: Path, text: str) -> None:
+        (tmp_path / "logs.swept").write_text(text)
+        assert [self.sweep(tmp_path, START) for _ in range(2)] == [1, 0]
+
+    def test_what_was_not_done_is_done_by_the_next(self, airflow: Airflow, tmp_path: Path) -> None:
+        airflow.answer("runs_with", DatabaseAway("Airflow's database was away."))
+        assert self.sweep(tmp_path, START) == 0
+        airflow.patch.setattr(sweep.sweeprows, "runs_with", airflow.sweep_runs)
+        assert self.sweep(tmp_path, START) == 1
+
+    def test_only_those_of_jobs_that_are_gone(self, airflow: Airflow, tmp_path: Path) -> None:
+        stays, deleted = airflow.job("stays"), airflow.job("deleted")
+        airflow.write_value(deleted, ["train"], DELETED_KEY, {"by": "ann"})
+        for row in (stays, deleted):
+            make_directory(StreamId("default", row.key, 0, 0).path(tmp_path), tmp_path)
+        assert self.sweep(tmp_path, START) == 2
+        assert [path.name for path in (tmp_path / "logs" / "default").iterdir()] == [stays.key]
+
+    def test_many_are_looked_up_in_parts(
+        self, airflow: Airflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(oldlogs, "_AT_ONCE", 2)
+        keys = {names.run_key("dag", f"job-{number}", START) for number in range(5)}
+        for key in keys:
+            make_directory(StreamId("default", key, 0, 0).path(tmp_path), tmp_path)
+        assert self.sweep(tmp_path, START) == 6
+        assert set(airflow.asked) == {*keys, self.KEY}
 
 
 class TestAnswers:
