@@ -182,6 +182,11 @@ def _api_hint(error: ApiError, session: Session) -> str | None:
     if error.status == 409 and error.method == "DELETE":
         name = unquote(urlsplit(error.url).path.rpartition("/")[2])
         return f"Run nemo jobs cancel {name}, wait until the job has ended, then delete it."
+    if error.status == 409 and "referenced secrets" in error.text:
+        return (
+            "Check each from_secret of the job. Whoever runs Airflow sets a secret with airflow variables set "
+            "nemo_secret.WORKSPACE.NAME VALUE; one of another workspace has to be granted too ([nemo] secret_grants)."
+        )
     if error.status == 422 and error.method == "POST" and error.url.endswith("/jobs"):
         profiles = "See nemo jobs list-execution-profiles. " if "execution profile" in error.text else ""
         return f"{profiles}Correct this in the job and create it again."

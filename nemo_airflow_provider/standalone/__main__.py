@@ -53,11 +53,15 @@ def _start_or_borrow(options: argparse.Namespace) -> int:
         with lock.hold(home, server.url, options.command):
             if not environment.is_free(port, environ["AIRFLOW__API__HOST"]):
                 return _fail(f"Port {port} is in use; give another one (PORT=… or --port …).", USAGE)
+            environment.write_shell_file(home, environ, os.environ)
             return _launch(server, environ, options)
     except lock.HomeInUse as error:
         holder = error
     if options.command == "serve":
-        return _fail(f"{holder} from {home}; stop it first, or give another --home.", USAGE)
+        return _fail(
+            f"{holder} from {home}; stop it first, or give another home (AIRFLOW_HOME=… make serve, or --home …).",
+            USAGE,
+        )
     if holder.kind == "serve":
         return _run_there(server, holder, options.job)
     return _fail(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,6 +49,14 @@ SQLITE_DEFAULTS = {
     "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "-1",
 }
 
+#: In the home: what a shell reads before Airflow's own commands are meant for this Airflow.
+SHELL_FILE = "env.sh"
+
+SHELL_HEADER = """\
+# `. this-file` makes Airflow's own commands (airflow nemo check, airflow variables set …) mean this Airflow.
+# Written by each start. What the start was given in its own environment is not here: give your shell the same.
+"""
+
 PROFILES_HEADER = "# Execution profiles of this local Airflow. Written once; edits count at the next request.\n"
 
 
@@ -87,6 +97,23 @@ def prepare_home(home: Path) -> None:
             "jobs": {"executor_defaults": {"subprocess": {"working_directory": str(home / "workloads")}}},
         }
         profiles.write_text(PROFILES_HEADER + yaml.safe_dump(content, sort_keys=False))
+
+
+def write_shell_file(home: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> Path:
+    """Leave what `server_environment` filled in for a shell, with this Python's commands on its path.
+
+    :param home: it is there already
+    :param environment: complete
+    :param given: what the caller's environment said; values of it may be secrets, and are left out
+    """
+    ours = {key: value for key, value in environment.items() if key not in given}
+    # A home and a port that the command line names stand for what the environment says.
+    ours |= {key: environment[key] for key in ("AIRFLOW_HOME", "AIRFLOW__API__PORT")}
+    lines = [f"export {key}={shlex.quote(value)}\n" for key, value in sorted(ours.items())]
+    commands = shlex.quote(str(Path(sys.executable).parent))
+    file = home / SHELL_FILE
+    file.write_text(f"{SHELL_HEADER}{''.join(lines)}export PATH={commands}:$PATH\n")
+    return file
 
 
 def local_url(environment: Mapping[str, str]) -> str:

@@ -328,7 +328,7 @@ class Job:
                 found.append(pid)
         return found
 
-    def wait_gone(self, timeout_seconds: float = 30) -> None:
+    def wait_gone(self, timeout_seconds: float = 60) -> None:
         """Return when nothing of the job's commands lives."""
         wait_until(lambda: not self.workloads(), timeout_seconds, f"the end of {self.name}'s processes")
 
@@ -338,7 +338,7 @@ class Job:
 
     def kill_task(self, step: str) -> None:
         """SIGKILL the task's process as soon as there is one."""
-        found = wait_until(lambda: self.worker(step), 30, f"the task process of {self.name}")
+        found = wait_until(lambda: self.worker(step), 60, f"the task process of {self.name}")
         assert found
         processes.end(lambda: [found[1]] if found[1] in processes.living() else [])
 

@@ -88,7 +88,7 @@ class TestClear:
             lab.submit("asked", step("work", python(cancelled.code, first_time(cancelled, "time.sleep(60)")))),
         ]
         jobs[0].wait("error")
-        wait_until(lambda: cancelled.pids, 30, "the start")
+        wait_until(lambda: cancelled.pids, 60, "the start")
         jobs[1].cancel()
         jobs[1].wait("cancelled")
         for job, marks in zip(jobs, (failed, cancelled), strict=True):
@@ -111,7 +111,7 @@ class TestClear:
                 ),
             ),
         )
-        [first] = wait_until(lambda: marks.pids, 30, "the first execution")
+        [first] = wait_until(lambda: marks.pids, 60, "the first execution")
         job.wait_for_line(str(first))
         clear(job)
         wait_until(lambda: len(marks.pids) == 2, 60, "the second execution")

@@ -72,13 +72,13 @@ class TestCancel:
         marks = lab.marks()
         job = lab.submit("deadlock", step("work", polite(marks), "gated"))
         job.wait("pending")
-        wait_until(lambda: job.task("work")["state"] == "scheduled", 30, "the scheduler")
+        wait_until(lambda: job.task("work")["state"] == "scheduled", 60, "the scheduler")
         run = {"run": job.name}
         with lab.database() as scheduler, lab.database() as observer, ThreadPoolExecutor(1) as pool:
             scheduler.execute(text("BEGIN"))
             scheduler.execute(text("SELECT FROM dag_run WHERE run_id = :run FOR NO KEY UPDATE"), run)
             cancelled = pool.submit(job.cancel)
-            wait_until(lambda: observer.execute(WAITING).scalar(), 30, "Airflow's API")
+            wait_until(lambda: observer.execute(WAITING).scalar(), 60, "Airflow's API")
             # The one that has waited for a second first is the one that loses.
             scheduler.execute(text("UPDATE task_instance SET updated_at = now() WHERE run_id = :run"), run)
             scheduler.execute(text("ROLLBACK"))

@@ -99,7 +99,7 @@ def test_a_scheduler_killed_while_it_holds_locks(lab: Lab) -> None:
         lab.stack.server.check()
         return not scheduler.remains()
 
-    wait_until(alone, 30, "the end of the old scheduler's workers")
+    wait_until(alone, 60, "the end of the old scheduler's workers")
 
 
 @pytest.mark.needs("postgres")

@@ -217,7 +217,7 @@ def test_an_authored_job_is_seen_and_cancelled(authors: Authors) -> None:
     seen.wait("cancelled")
     assert run.wait("failed") == {"work": "failed"}
     pid = authors.counted.pids[-1]
-    wait_until(lambda: pid not in processes.living(), 30, "the end of the command")
+    wait_until(lambda: pid not in processes.living(), 60, "the end of the command")
     assert forged.wait() == {"work": "success"}
     assert not authored(authors, "own_forged")
 

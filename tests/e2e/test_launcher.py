@@ -82,7 +82,7 @@ class Launcher:
             own = (pid for pid, process in table.items() if process.parent == self.process.pid)
             return next((pid for pid in own if name in processes.title(pid)), None)
 
-        found = wait_until(look, 30, f"{name} below {self.process.pid}")
+        found = wait_until(look, 60, f"{name} below {self.process.pid}")
         assert found
         return found
 
@@ -200,7 +200,7 @@ class TestServe:
         scheduler = serving.child("scheduler")
         idle_workers = {pid for pid in processes.descendants(scheduler) if "<idle>" in processes.title(pid)}
         serving.process.kill()
-        wait_until(lambda: gone(components | idle_workers), 30, "the end of all but the running task")
+        wait_until(lambda: gone(components | idle_workers), 60, "the end of all but the running task")
 
     def test_a_home_has_one_airflow(self, tmp_path: Path) -> None:
         with lock.hold(tmp_path, "http://127.0.0.1:1", "serve"):

@@ -90,7 +90,7 @@ def test_airflows_log_is_live_and_bounded(lab: Lab) -> None:
         return [entry for entry in job.task_log("work") if "seq" in entry]
 
     job.wait_for_line("line 4")  # Airflow has no log of a step that has not started
-    wait_until(lambda: len(shown()) == 5, 30, "the first lines in Airflow's log")
+    wait_until(lambda: len(shown()) == 5, 60, "the first lines in Airflow's log")
     assert job.get()["status"] == "active"
     gate.path.touch()
     job.wait("completed")

@@ -105,7 +105,7 @@ def test_a_run_made_by_hand_with_a_live_jobs_run_id_leaves_the_job_alone(lab: La
     )
     assert job.workloads()
     gate.path.touch()
-    wait_until(lambda: state(lab, mine) == "success", 30, "the end of the job")
+    wait_until(lambda: state(lab, mine) == "success", 60, "the end of the job")
 
 
 def state(lab: Lab, run_path: str) -> str:

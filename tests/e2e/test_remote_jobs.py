@@ -216,7 +216,7 @@ class TestBothServers:
         run.mark("failed")
         run.wait_job("cancelled")
         assert run.task()["state"] == "failed"
-        wait_until(lambda: any("was asked to cancel" in event for event in run.all_events()), 30, "the log")
+        wait_until(lambda: any("was asked to cancel" in event for event in run.all_events()), 60, "the log")
 
     def test_a_job_that_fails_is_not_tried_again(self, remote: Remote) -> None:
         marks = remote.lab.marks()

@@ -203,7 +203,7 @@ def test_a_run_deleted_in_airflow_leaves_nothing(lab: Lab, sweep: Sweep) -> None
         lab.airflow("PATCH", job.run_path, {"state": "failed"})
         lab.airflow("DELETE", job.run_path)
         assert sweep()["stopped"] == 1
-        wait_until(lambda: not alive(marks), 30, "the end of the workload")
+        wait_until(lambda: not alive(marks), 60, "the end of the workload")
         assert sweep()["removed"] == 1
     assert folder(job) == []
     assert log_files(lab, job_id) == []

@@ -140,7 +140,7 @@ class AirflowStack:
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T], timeout_seconds: float = 30, what: str = "it") -> T:
+def wait_until(look: Callable[[], T], timeout_seconds: float = 60, what: str = "it") -> T:
     """`tests.waiting.wait_until` at a pace that leaves the processor to Airflow."""
     return waiting.wait_until(look, timeout_seconds, what, pause_seconds=0.05)
 

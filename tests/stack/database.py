@@ -44,7 +44,7 @@ def unreachable(admin_url: str, name: str) -> Iterator[None]:
         with admin.connect() as connection:
             connection.execute(sqlalchemy.text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'))
             try:
-                wait_until(lambda: not connection.execute(cut, {"name": name}).scalar(), 30, "the last connection")
+                wait_until(lambda: not connection.execute(cut, {"name": name}).scalar(), 60, "the last connection")
                 yield
             finally:
                 connection.execute(sqlalchemy.text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'))

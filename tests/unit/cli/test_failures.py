@@ -101,6 +101,15 @@ def test_a_job_that_still_runs_is_cancelled_before_it_is_deleted(server: FakeSer
     )
 
 
+def test_a_secret_that_is_not_there_is_no_name_that_is_taken(server: FakeServer, nemo: Nemo) -> None:
+    text = "Unable to create job because one or more referenced secrets were not found or are not accessible."
+    server.on("POST", JOBS, detail(409, text, x_should_retry="false"))
+    body = '{"source": "s", "spec": {}, "platform_spec": {"steps": [{"name": "one", "executor": '
+    body += '{"provider": "subprocess", "command": ["true"]}}]}}'
+    hint = nemo("jobs", "create", "pz-1", "--input-data", body).err.splitlines()[-1]
+    assert hint.startswith("Hint: Check each from_secret of the job.")
+
+
 def test_a_job_that_the_server_refuses_has_no_hint_about_options(server: FakeServer, nemo: Nemo) -> None:
     server.on("POST", JOBS, detail(422, "No such profile 'x'."))
     body = '{"source": "s", "spec": {}, "platform_spec": {"steps": [{"name": "one", "executor": '

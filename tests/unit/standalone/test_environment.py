@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import yaml
@@ -73,6 +75,21 @@ def test_an_existing_home_keeps_what_it_has(tmp_path: Path) -> None:
     environment.prepare_home(tmp_path)
     assert environment.profiles_file(tmp_path).read_text() == "mine"
     assert not (tmp_path / ".gitignore").exists()
+
+
+def test_a_shell_gets_what_was_filled_in_and_nothing_that_was_given(tmp_path: Path) -> None:
+    given = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://nemo:secret@db/airflow", "PATH": "/usr/bin:/bin"}
+    complete = environment.server_environment(given, tmp_path, port=8123, api_workers=2)
+    file = environment.write_shell_file(tmp_path, complete, given)
+    assert "secret" not in file.read_text()
+    script = f". {file}; command -v python; env -0"
+    shell = subprocess.run(["sh", "-c", script], env=given, capture_output=True, text=True, check=True)
+    python, _, listed = shell.stdout.partition("\n")
+    assert Path(python).parent == Path(sys.executable).parent
+    seen = dict(entry.split("=", 1) for entry in listed.split("\0") if entry)
+    assert {key: seen[key] for key in complete if key != "PATH"} == {
+        key: value for key, value in complete.items() if key != "PATH"
+    }
 
 
 def test_a_port_is_free_until_somebody_listens() -> None:
