@@ -19,13 +19,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bench import burst, command_line, jobs, logs, running, systems
+from bench import burst, command_line, jobs, logs, pausing, running, systems
 from bench.registry import MEASUREMENTS, Measurement, System, chosen
 from bench.summary import side_by_side, summary
 from nemo_airflow_provider import processes
 
 #: Importing a module registers its measurements.
-MODULES = (jobs, command_line, logs, burst, running)
+MODULES = (jobs, command_line, logs, burst, running, pausing)
 
 Start = Callable[[Path], AbstractContextManager[System]]
 
@@ -68,6 +68,7 @@ def _report(measurements: list[Measurement], runs: int | None) -> dict[str, Any]
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()[0]},
         "database": {"ours": systems.database_name(database), "upstream": "sqlite" if upstream else None},
         "versions": _versions(),
+        "settings": {"[nemo] pause_hold_seconds": pausing.HOLD_SECONDS},
         "notes": notes,
         "measurements": {
             entry.name: side_by_side(ours.get(entry.name), upstream.get(entry.name)) for entry in measurements

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import sqlalchemy
 
-from bench import proc, stock
+from bench import pausing, proc, stock
 from bench.jobs import PATH
 from bench.registry import TaskMemory
 from bench.tasks import Tasks
@@ -162,7 +163,11 @@ def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
                 folder / "home",
                 database=url,
                 api_workers=API_WORKERS,
-                environ={"AIRFLOW__CORE__PARALLELISM": str(slots)},
+                environ={
+                    "AIRFLOW__CORE__PARALLELISM": str(slots),
+                    "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(pausing.HOLD_SECONDS),
+                },
+                profiles=json.dumps(pausing.profiles(folder / "home")),
             )
         )
         nemo = str(Path(sys.executable).with_name("nemo"))

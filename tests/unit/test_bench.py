@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ import httpx
 import pytest
 
 from bench import __main__ as bench
-from bench import burst, jobs, proc, running, stock, systems
+from bench import burst, jobs, pausing, proc, running, stock, systems
 from bench.registry import MEASUREMENTS, Measurement, TaskMemory
 from bench.summary import side_by_side, summary
+from nemo_airflow_provider.profiles import load_profiles
 
 
 @pytest.mark.parametrize("nemo", ["/no/such/nemo", "/"])
@@ -31,6 +34,7 @@ def test_an_upstream_that_cannot_be_started_does_not_cost_what_was_measured(
     monkeypatch.setenv("NEMO_BENCH_UPSTREAM", nemo)
     report = bench._report([], runs=1)
     assert report["measurements"] == {}
+    assert report["settings"] == {"[nemo] pause_hold_seconds": pausing.HOLD_SECONDS}
     assert report["notes"][0].startswith("Upstream was not measured: [Errno ")
 
 
@@ -273,3 +277,120 @@ def test_the_stock_dag_is_a_dag_file(tmp_path: Path) -> None:
     (file,) = (tmp_path / "home" / "dags").iterdir()
     compile(file.read_text(), str(file), "exec")
     assert "{{ dag_run.conf['command'] }}" in file.read_text()
+
+
+class PausableJobs:
+    """A server of jobs, and of their tasks, at which everything asked for has happened by the next look.
+
+    :param ends: whether a job ends by itself when it is asked to pause
+    """
+
+    def __init__(self, *, ends: bool = False) -> None:
+        self.ends = ends
+        #: By name: status, and when it has last counted; None while it counts.
+        self.jobs: dict[str, tuple[str, float | None]] = {}
+        self.profiles: set[str] = set()
+        self.deleted: list[str] = []
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[httpx.Client]:
+        with httpx.Client(transport=httpx.MockTransport(self.answer), base_url="http://bench") as client:
+            yield client
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        path, _, name = request.url.path.partition(pausing.PATH)
+        if path:
+            return httpx.Response(200, json=self.of_airflow(request))
+        name, _, verb = name.strip("/").partition("/")
+        if request.method == "DELETE":
+            self.deleted.append(name)
+            return httpx.Response(204 if name in self.jobs else 404)
+        if request.method == "POST":
+            self.do(verb, name, request)
+            return httpx.Response(200)
+        status, until = self.jobs[name]
+        lines = [{"message": f"7 {until or time.time()}"}]
+        return httpx.Response(200, json={"status": status} if verb == "status" else {"data": lines})
+
+    def of_airflow(self, request: httpx.Request) -> dict[str, Any]:
+        if request.url.path == "/api/v2/dags/~/dagRuns":
+            name = request.url.params["run_id_pattern"].rstrip("%")
+            return {"dag_runs": [{"dag_id": "d", "dag_run_id": f"{name}~1"}]}
+        name = request.url.path.split("/")[6].partition("~")[0]
+        states = {"active": "running", "paused": "awaiting_input", "cancelled": "failed", "completed": "success"}
+        return {"state": states[self.jobs[name][0]]}
+
+    def do(self, verb: str, name: str, request: httpx.Request) -> None:
+        if not verb:
+            body = json.loads(request.content)
+            name = body["name"]
+            self.profiles.add(body["platform_spec"]["steps"][0]["executor"]["profile"])
+        elif name not in self.jobs:
+            return
+        statuses = {"pause": "completed" if self.ends else "paused", "cancel": "cancelled"}
+        status = statuses.get(verb, "active")
+        self.jobs[name] = status, None if status == "active" else time.time() + 0.5
+
+
+@pytest.mark.parametrize(("name", "profile"), [("pause_by_stop", "default"), ("pause_by_freeze", "freezing")])
+def test_a_pause_beside_a_cancel_and_a_new_job(name: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "REST_SECONDS", 0)
+    server: Any = PausableJobs()
+    found = MEASUREMENTS[name].sample(server)
+    assert isinstance(found, dict)
+    assert set(found) == {
+        "pause_to_paused_seconds",
+        "pause_to_standing_still_seconds",
+        "pause_to_slot_free_seconds",
+        "resume_to_active_seconds",
+        "resume_to_next_line_seconds",
+        "cancel_to_cancelled_seconds",
+        "cancel_to_slot_free_seconds",
+        "create_anew_to_active_seconds",
+        "create_anew_to_next_line_seconds",
+        "pause_over_cancel_to_slot_free",
+        "resume_over_create_anew_to_next_line",
+    }
+    assert found["pause_to_standing_still_seconds"] >= 0.5
+    ratio = found["pause_to_slot_free_seconds"] / found["cancel_to_slot_free_seconds"]
+    assert found["pause_over_cancel_to_slot_free"] == ratio
+    assert server.profiles == {profile}
+    assert sorted(server.deleted) == sorted(server.jobs)
+    assert len(server.jobs) == 2
+
+
+def test_a_job_that_ends_by_itself_is_no_pause_and_is_removed() -> None:
+    server: Any = PausableJobs(ends=True)
+    with pytest.raises(RuntimeError, match=r"job pause-.* ended as completed before it was paused"):
+        pausing.by_stop(server)
+    assert set(server.jobs) < set(server.deleted)
+
+
+def test_what_does_not_happen_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pausing, "LIMIT_SECONDS", 0)
+    calls: list[str] = []
+    looks: dict[str, pausing.Look] = {"a": lambda _: True, "b": lambda _: False, "c": lambda _: False}
+    with pytest.raises(RuntimeError, match="after 0 s there was still no b and no c"):
+        pausing.seconds_until(lambda: calls.append("asked"), looks)
+    assert calls == ["asked"]
+
+
+def test_the_profiles_of_the_bench(tmp_path: Path) -> None:
+    file = tmp_path / "nemo.yaml"
+    file.write_text(json.dumps(pausing.profiles(tmp_path)))
+    found = load_profiles(file, environ={}, docker_answers=None)
+    modes = {name: found.resolve("subprocess", name) for name in ("default", pausing.FREEZING)}
+    assert {name: profile and profile.config.pause for name, profile in modes.items()} == {
+        "default": "stop",
+        "freezing": "freeze",
+    }
+
+
+def test_what_is_paused_counts_and_says_when() -> None:
+    before = time.time()
+    with subprocess.Popen([sys.executable, "-S", "-c", pausing._COUNTING], stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        lines = [one.stdout.readline().split() for _ in range(2)]
+        one.kill()
+    assert [number for number, _ in lines] == ["0", "1"]
+    assert before <= float(lines[0][1]) < float(lines[1][1]) <= time.time()
