@@ -12,7 +12,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, TypeAdapter, ValidationError
 
 from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.status import Action, Status
@@ -20,6 +20,10 @@ from nemo_airflow_provider.model.status import Action, Status
 INTENT_KEY = "intent"
 DELETED_KEY = "deleted"
 STEP_KEY_PREFIX = "step/"
+#: XCom in which a step hands its `resumed_at` on to later ones: they cannot read its state store.
+RESUMED_KEY = "nemo_resumed_at"
+#: In the answer to a parked step: when the jobs API was asked for it. A person who answers on Airflow's pages has none.
+ASKED_AT = "asked_at"
 
 #: Airflow retries of a step's task: for lost workers only, a workload that fails is not run again.
 STEP_RETRIES = 5
@@ -57,6 +61,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+_MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 
 
 class Stored(BaseModel):
@@ -191,6 +196,14 @@ def parse_record(value: object) -> StepRecord | None:
 def parse_intent(value: object) -> Intent | None:
     """A stored intent; None for a value that is none."""
     return parse(Intent, value)
+
+
+def parse_moment(value: object) -> datetime | None:
+    """A stored moment; None for a value that is none."""
+    try:
+        return _MOMENT.validate_python(value)
+    except ValidationError:
+        return None
 
 
 _Kind = TypeVar("_Kind", bound=Stored)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.context import NEVER_EXPIRE
 from airflow.sdk.execution_time.hitl import update_hitl_detail_response, upsert_hitl_detail
@@ -14,8 +15,9 @@ from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
 from airflow.sdk.log import mask_secret
 
 from nemo_airflow_provider.errors import Superseded, Unavailable
+from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.logline import LogLine
-from nemo_airflow_provider.model.record import INTENT_KEY, now
+from nemo_airflow_provider.model.record import ASKED_AT, INTENT_KEY, now, parse_moment
 from nemo_airflow_provider.model.status import OPTIONS, Action
 from nemo_airflow_provider.runner import Answer, StoreUnavailable, Wakeup
 from nemo_airflow_provider.variables import look_up
@@ -98,6 +100,18 @@ class TaskHost:
         with suppress(AirflowRuntimeError):  # answered by somebody else meanwhile
             update_hitl_detail_response(self._instance.id, ["Resume"], {})
 
+    def hand_on(self, key: str, value: str) -> None:
+        """An XCom of this task instance, in Airflow's database whatever XCom backend is configured."""
+        self._guarded(lambda: BaseXCom.set(key, value, **self._of(self._instance.task_id)))
+
+    def handed(self, step: str, key: str) -> str | None:
+        """An XCom of another step of the run."""
+        value = self._guarded(lambda: BaseXCom.get_one(key=key, **self._of(names.task_id_of(step))))
+        return value if isinstance(value, str) else None
+
+    def _of(self, task_id: str) -> dict[str, Any]:
+        return {"dag_id": self._instance.dag_id, "run_id": self._instance.run_id, "task_id": task_id, "map_index": -1}
+
     def variable(self, key: str) -> str | None:
         """The value of a Variable, through the secrets backends of this worker."""
         return sure_value(key, lambda: self.load(INTENT_KEY))
@@ -129,6 +143,9 @@ class TaskHost:
 def answer_of(event: Mapping[str, Any]) -> Answer:
     """What Airflow hands to a task whose request was answered."""
     chosen = next(iter(event.get("chosen_options") or ()), None)
-    at = event.get("responded_at")
+    responded_at = event.get("responded_at")
+    at = responded_at if isinstance(responded_at, datetime) else now()
     action = OPTIONS.get(chosen, Action.RESUME) if isinstance(chosen, str) else Action.RESUME
-    return Answer(action, at if isinstance(at, datetime) else now())
+    # The jobs API waits before it answers, and a pause of that time must not be lost.
+    asked_at = parse_moment((event.get("params_input") or {}).get(ASKED_AT))
+    return Answer(action, min(at, asked_at or at))

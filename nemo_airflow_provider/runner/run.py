@@ -8,13 +8,13 @@ from typing import Any
 
 from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.errors import NemoJobsError
-from nemo_airflow_provider.model.record import StepRecord, now
+from nemo_airflow_provider.model.record import RESUMED_KEY, StepRecord, now
 from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.loop import StepLoop, report
 from nemo_airflow_provider.runner.outcome import Outcome
-from nemo_airflow_provider.runner.task import Answer, StepHost, StepLeft, StepTask
+from nemo_airflow_provider.runner.task import Answer, StepHost, StepLeft, StepTask, insist
 from nemo_airflow_provider.runner.timing import Timing
 from nemo_airflow_provider.runner.wishes import Wishes
 
@@ -39,25 +39,38 @@ def run_step(
     timing = timing or Timing()
     journal = Journal(task, host, clock)
     record = journal.read()
+    wishes = Wishes(host, journal, timing, task.steps_before)
+    if record is not None:
+        _heed(answer, record, journal, wishes)
+        _hand_on(task, record, host)
     if record is not None and record.status.terminal:
         report(Outcome(record.status, str(record.status_details.get("message", record.status))))
         return journal.result() if task.result_file else None
     if task.refusal is not None and (record is None or record.handle is None):
         journal.fail(task.refusal)
     backend, config = _open(task, host, journal, timing)
-    wishes = Wishes(host, journal, timing)
-    if answer is not None and record is not None:
-        _heed(answer, record, wishes)
     loop = StepLoop(task, host, journal, Engine(backend, host, timing.engine), config, wishes, timing)
     loop.run()
     return loop.result
 
 
-def _heed(answer: Answer, record: StepRecord, wishes: Wishes) -> None:
+def _heed(answer: Answer | None, record: StepRecord, journal: Journal, wishes: Wishes) -> None:
+    """Take the answer in; a resume is written down first, since a next try would not be told of it."""
+    if answer is None or record.status.terminal:
+        return
     if answer.action is Action.CANCEL:
         wishes.cancel()
     else:
-        record.resumed_at = answer.at
+        record.resumed_at, record.parked_at = max(answer.at, record.resumed_at or answer.at), None
+        journal.store()
+
+
+def _hand_on(task: StepTask, record: StepRecord, host: StepHost) -> None:
+    """Leave word for later steps, whom the same pause would stop otherwise. Each try does: the one before it left
+    nothing that lasts."""
+    if record.resumed_at is not None and not task.is_last:
+        value = record.resumed_at.isoformat()
+        insist(host, lambda: host.hand_on(RESUMED_KEY, value))
 
 
 def _open(task: StepTask, host: StepHost, journal: Journal, timing: Timing) -> tuple[Backend, BackendConfig]:

@@ -106,6 +106,18 @@ class StepHost(Protocol):
     def withdraw(self) -> None:
         """Take the request back, if that is possible now."""
 
+    def hand_on(self, key: str, value: str) -> None:
+        """Leave a value for other steps of the run; it is gone when the next try of this one begins.
+
+        :raises StoreUnavailable: no answer
+        """
+
+    def handed(self, step: str, key: str) -> str | None:
+        """What another step of the run has left; None when that is nothing.
+
+        :raises StoreUnavailable: no answer
+        """
+
     def variable(self, key: str) -> str | None:
         """The value of an Airflow Variable; None when there is none.
 
@@ -127,6 +139,7 @@ class Answer:
     """How a parked step was answered on Airflow's pages, or through its API by us.
 
     :param action: resume or cancel
+    :param at: when; pauses that were asked for later are not answered
     """
 
     action: Action
@@ -207,6 +220,17 @@ class StepTask:
     def run_key(self) -> str:
         """Identity of the run."""
         return names.run_key(self.dag_id, self.run_id, self.run_after)
+
+    @property
+    def steps_before(self) -> list[str]:
+        """Names of the job's steps before this one."""
+        names_of_steps = [step.name for step in self.job.platform_spec.steps]
+        return names_of_steps[: names_of_steps.index(self.step.name)]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no step of the job follows."""
+        return self.job.platform_spec.steps[-1].name == self.step.name
 
     @property
     def secrets(self) -> list[SecretItem]:

@@ -27,6 +27,7 @@ from nemo_airflow_provider.errors import (
     Unavailable,
 )
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.record import ASKED_AT
 from nemo_airflow_provider.service import database, outage, variable
 from nemo_airflow_provider.service.gateway import Caller, Right, RunRow, RunState
 from nemo_airflow_provider.service.locks import name_lock
@@ -145,10 +146,11 @@ class AirflowGateway:
         """See `Gateway`."""
         await self._call(caller, "PATCH", _run_path(row), {"state": "failed"})
 
-    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str) -> None:
+    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str, asked_at: datetime) -> None:
         """See `Gateway`."""
         path = f"{_run_path(row)}/taskInstances/{quote(task_id, safe='')}/-1/hitlDetails"
-        await self._call(caller, "PATCH", path, {"chosen_options": [option], "params_input": {}})
+        params = {ASKED_AT: asked_at.isoformat()}
+        await self._call(caller, "PATCH", path, {"chosen_options": [option], "params_input": params})
 
     async def _call(self, caller: Caller, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """One call of Airflow's REST API: validation, audit, listeners and permissions are Airflow's.

@@ -164,9 +164,10 @@ class Gateway(Protocol):
         :raises NemoJobsError: Airflow refused; the text is Airflow's
         """
 
-    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str) -> None:
+    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str, asked_at: datetime) -> None:
         """Answer the request of a parked task instance, which goes on then.
 
+        :param asked_at: when that was asked for; the task heeds what was asked later
         :raises Conflict: it was answered already
         :raises NotFound: it has none
         """

@@ -46,16 +46,19 @@ class Waking:
 
         Airflow 3.3.2 fails a task that is queued again before its scheduler has read how its process ended, which
         takes up to `[workers] min_heartbeat_interval` and some. A call that is cut short here loses nothing: what is
-        asked is written down, and the same call again goes on.
+        asked is written down, and the same call again goes on. Whatever was asked meanwhile is newer, and wakes the
+        step itself if it is to be woken.
         """
         distance = settings.min_heartbeat_seconds() + 1.0
         deadline = self._clock() + distance + _PARKING_SECONDS
         while (step := view.parked_step) is not None and not view.status.terminal and self._clock() < deadline:
-            task = step.task
+            task, intent = step.task, view.intent
             assert task is not None
+            if intent is None or intent.action is not action:
+                return view
             if task.state == "awaiting_input" and self._is_old(view, task.updated_at, distance):
                 with suppress(Conflict, NotFound):  # somebody else has answered, or cleared the task
-                    await self._gateway.answer(self._caller, view.run, task.task_id, _OPTION_OF[action])
+                    await self._gateway.answer(self._caller, view.run, task.task_id, _OPTION_OF[action], intent.at)
                 return await run_in_threadpool(self._look, view)
             await self._sleep(_LOOK_SECONDS)
             view = await run_in_threadpool(self._look, view)

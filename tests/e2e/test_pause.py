@@ -198,9 +198,9 @@ def test_a_pause_outlives_its_worker(lab: Lab, profile: str) -> None:
 
 
 @pytest.mark.parametrize(("option", "status"), [("Resume", "completed"), ("Cancel", "cancelled")])
-def test_the_answer_on_airflows_pages(lab: Lab, option: str, status: str) -> None:
-    marks = lab.marks()
-    job = lab.submit("page", step("work", counting(marks), "freezing"))
+def test_the_answer_on_airflows_pages_is_for_the_whole_job(lab: Lab, option: str, status: str) -> None:
+    marks, later = lab.marks(), lab.marks()
+    job = lab.submit("page", step("work", counting(marks), "freezing"), step("later", python(later.code)))
     job.wait_for_line("line 5")
     job.pause()
     job.wait_parked("work")
@@ -215,6 +215,7 @@ def test_the_answer_on_airflows_pages(lab: Lab, option: str, status: str) -> Non
     job.wait(status)
     job.wait_gone()
     assert len(marks.pids) == 1
+    assert len(later.pids) == (1 if status == "completed" else 0)
 
 
 def seconds_parked(lab: Lab, job: Job) -> float:
@@ -226,15 +227,16 @@ def seconds_parked(lab: Lab, job: Job) -> float:
     return (datetime.now(UTC) - (parked if parked.tzinfo else parked.replace(tzinfo=UTC))).total_seconds()
 
 
-def test_a_paused_step_that_is_cleared_runs_anew(lab: Lab) -> None:
+def test_a_paused_step_that_is_cleared_runs_anew_and_the_job_goes_on(lab: Lab) -> None:
     marks = lab.marks()
-    job = lab.submit("clear", step("work", counting(marks), "freezing"))
+    job = lab.submit("clear", step("work", counting(marks), "freezing"), step("later", python("print('later')")))
     job.wait_for_line("line 5")
     job.pause()
     job.wait_parked("work")
     dag, run = job.run_path.split("/")[2], job.run_path.split("/")[4]
-    body = {"dry_run": False, "dag_run_id": run, "task_ids": ["work"], "only_failed": False, "reset_dag_runs": True}
+    body = {"dry_run": False, "dag_run_id": run, "task_ids": ["work"], "only_failed": False}
     lab.airflow("POST", f"/dags/{dag}/clearTaskInstances", body)
     wait_until(lambda: len(marks.pids) == 2, 60, "the rerun")
     assert marks.pids[0] not in job.workloads()
     finish(job, marks)
+    assert job.messages()[-1] == "later"

@@ -18,12 +18,14 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from nemo_airflow_provider.errors import InvalidJob, Superseded
 from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.record import ASKED_AT
 from nemo_airflow_provider.model.spec import JobSpec
+from nemo_airflow_provider.model.status import Action
 from nemo_airflow_provider.operators import host as hosts
 from nemo_airflow_provider.operators import step as operators
 from nemo_airflow_provider.operators.conf import ConfSource, job_of_conf
 from nemo_airflow_provider.operators.host import TaskHost
-from nemo_airflow_provider.runner import StepFailed, StepLeft, StoreUnavailable, Wakeup
+from nemo_airflow_provider.runner import Answer, StepFailed, StepLeft, StoreUnavailable, Wakeup
 
 EXECUTOR = {"provider": "subprocess", "profile": "default", "command": ["true"]}
 CONF: dict[str, Any] = {
@@ -110,6 +112,24 @@ class TestOutcomes:
         monkeypatch.setattr(operators, "run_step", run)
         step.execute(context())  # type: ignore[arg-type]
         assert seen == [True]
+
+
+EARLY, LATE = datetime(2026, 12, 1, 10, tzinfo=UTC), datetime(2026, 12, 1, 11, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("params", "at"),
+    [
+        ({}, LATE),
+        (None, LATE),
+        ({ASKED_AT: EARLY.isoformat()}, EARLY),
+        ({ASKED_AT: "2027-01-01T00:00:00Z"}, LATE),
+        ({ASKED_AT: "soon"}, LATE),
+    ],
+)
+def test_an_answer_is_as_old_as_what_it_answers(params: Any, at: datetime) -> None:
+    event = {"chosen_options": ["Resume"], "responded_at": LATE, "params_input": params}
+    assert hosts.answer_of(event) == Answer(Action.RESUME, at)
 
 
 class Store:

@@ -125,7 +125,10 @@ def ended(code: int, output: bytes = b"") -> Process:
 
 
 class FakeHost:
-    """A task process: a dict as state store, one as Variables; `variables_away` look-ups of those fail."""
+    """A task process: a dict as state store, one as Variables; `variables_away` look-ups of those fail.
+
+    `handed_on` is what it left for later steps, `left_by` what earlier ones left.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -137,6 +140,8 @@ class FakeHost:
         self.superseded = False
         self.invited: list[str] = []
         self.withdrawn = 0
+        self.handed_on: dict[str, str] = {}
+        self.left_by: dict[tuple[str, str], str] = {}
         self.on_invite: Callable[[], object] = lambda: None
         self.away_until = 0.0
         self.variables: dict[str, str] = {}
@@ -165,6 +170,14 @@ class FakeHost:
     def withdraw(self) -> None:
         self.withdrawn += 1
 
+    def hand_on(self, key: str, value: str) -> None:
+        self._answer()
+        self.handed_on[key] = value
+
+    def handed(self, step: str, key: str) -> str | None:
+        self._answer()
+        return self.left_by.get((step, key))
+
     def variable(self, key: str) -> str | None:
         if self.variables_away:
             self.variables_away -= 1
@@ -191,11 +204,20 @@ class FakeHost:
 
 
 def step_task(
-    backend: Backend, storage: Path, *, generation: int = 0, clear_number: int = 0, **config: Any
+    backend: Backend,
+    storage: Path,
+    *,
+    generation: int = 0,
+    clear_number: int = 0,
+    earlier: Sequence[str] = (),
+    later: Sequence[str] = (),
+    **config: Any,
 ) -> StepTask:
-    """A one-step job."""
+    """A step of a job, its only one unless others come before or after it."""
     executor = {"provider": "subprocess", "command": ["true"]}
-    spec = {"steps": [{"name": "train", "executor": executor, "environment": [{"name": "A", "value": "1"}]}]}
+    names = [*earlier, "train", *later]
+    environment = [{"name": "A", "value": "1"}]
+    spec = {"steps": [{"name": name, "executor": executor, "environment": environment} for name in names]}
     job = JobSpec.model_validate({"source": "test", "spec": {}, "platform_spec": spec})
     return StepTask(
         dag_id=DAG_ID,
@@ -207,8 +229,8 @@ def step_task(
         clear_number=clear_number,
         generation=generation,
         job=job,
-        step=job.platform_spec.steps[0],
-        index=0,
+        step=job.platform_spec.steps[len(earlier)],
+        index=len(earlier),
         user="ann",
         base_url="http://127.0.0.1:8080",
         storage=storage,

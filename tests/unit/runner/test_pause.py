@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,18 @@ import pytest
 from nemo_airflow_provider.backends.base import Observation, Phase
 from nemo_airflow_provider.errors import CapacityError, Superseded
 from nemo_airflow_provider.model.names import WorkloadKey
-from nemo_airflow_provider.model.record import StepRecord, now, step_key
+from nemo_airflow_provider.model.record import RESUMED_KEY, StepRecord, now, step_key
 from nemo_airflow_provider.model.status import Action
-from nemo_airflow_provider.runner import Answer, StepFailed, StepLeft, StepParked, StepTask, Timing, run_step
+from nemo_airflow_provider.runner import (
+    Answer,
+    StepFailed,
+    StepLeft,
+    StepParked,
+    StepTask,
+    StoreUnavailable,
+    Timing,
+    run_step,
+)
 from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
 
 QUICK = Timing(intent=0.001, engine=0.01, intent_later=0.001, last=0.5, park=60)
@@ -181,7 +191,11 @@ class TestAPauseWhileItWaitsForRoom:
         again.values = host.values
         clock.advance(60)
         run_step(crowded, again, QUICK, Answer(Action.RESUME, clock()), clock=clock)
-        assert [value["status"] for _, value in again.saved if "parked_at" not in value][:2] == ["resuming", "pending"]
+        assert [value["status"] for _, value in again.saved if "parked_at" not in value][:3] == [
+            "paused",
+            "resuming",
+            "pending",
+        ]
         assert record(again).status == "completed"
 
     def test_does_not_count_in_the_engines_queue_either(
@@ -294,6 +308,110 @@ class TestParking:
         run_step(task, host, PARKS)
         assert (len(host.invited), host.withdrawn) == (1, 1)
         assert record(host).parked_at is None
+
+
+class Killed(BaseException):
+    """The end of a worker."""
+
+
+class TestAnsweredForTheWholeJob:
+    """A resume on Airflow's pages writes no intent: the steps tell one another."""
+
+    def test_the_step_leaves_word_for_later_ones(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        task = step_task(backend, tmp_path, later=["tune"])
+        again = parked(task, host, backend)
+        answer = Answer(Action.RESUME, now())
+        then(again, ("active", lambda: end_newest(backend)))
+        run_step(task, again, QUICK, answer)
+        assert again.handed_on == {RESUMED_KEY: answer.at.isoformat()}
+
+    @pytest.mark.parametrize("completed", [False, True])
+    def test_every_later_try_leaves_it_too(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path, completed: bool
+    ) -> None:
+        """Airflow removes what a try has left when the next one begins."""
+        task = step_task(backend, tmp_path, later=["tune"])
+        again = parked(task, host, backend)
+        deed = (lambda: end_newest(backend)) if completed else again.terminated.set
+        then(again, ("active", deed))
+        answer = Answer(Action.RESUME, now())
+        with suppress(StepLeft):
+            run_step(task, again, QUICK, answer)
+        third = FakeHost()
+        third.values = again.values
+        then(third, ("active", lambda: end_newest(backend)))
+        if not completed:
+            end_newest(backend)
+        run_step(task, third, QUICK)
+        assert third.handed_on == {RESUMED_KEY: answer.at.isoformat()}
+
+    def test_the_last_step_tells_nobody(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        again = parked(task, host, backend)
+        then(again, ("active", lambda: end_newest(backend)))
+        run_step(task, again, QUICK, Answer(Action.RESUME, now()))
+        assert not again.handed_on
+
+    def test_a_worker_that_dies_right_after_the_answer_loses_nothing(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        again = parked(task, host, backend)
+        save = again.save
+
+        def saving(key: str, value: Any) -> None:
+            save(key, value)
+            raise Killed
+
+        again.save = saving  # type: ignore[method-assign]
+        with pytest.raises(Killed):
+            run_step(task, again, QUICK, Answer(Action.RESUME, now()))
+        third = FakeHost()
+        third.values = again.values
+        then(third, ("active", lambda: end_newest(backend)))
+        run_step(task, third, PARKS)
+        assert record(third).status == "completed"
+
+    def test_a_later_step_does_not_rest_for_it(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        host.ask(Action.PAUSE)
+        host.left_by["first", RESUMED_KEY] = now().isoformat()
+        run_step(step_task(backend, tmp_path, earlier=["first", "second"]), host, PARKS)
+        assert (record(host).status, host.invited) == ("completed", [])
+
+    @pytest.mark.parametrize("left", ["2026-12-01T10:00:00+00:00", "yesterday", None])
+    def test_a_later_step_rests_for_a_newer_pause(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path, left: str | None
+    ) -> None:
+        host.ask(Action.PAUSE)
+        if left:
+            host.left_by["first", RESUMED_KEY] = left
+        with pytest.raises(StepParked):
+            run_step(step_task(backend, tmp_path, earlier=["first"]), host, PARKS)
+
+    def test_a_later_step_rests_as_long_as_nobody_can_tell(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        host.ask(Action.PAUSE)
+        host.left_by["first", RESUMED_KEY] = now().isoformat()
+        handed, failures = host.handed, [StoreUnavailable("no answer")] * 3
+
+        def failing(step: str, key: str) -> str | None:
+            if failures:
+                raise failures.pop()
+            return handed(step, key)
+
+        host.handed = failing  # type: ignore[method-assign]
+        run_step(step_task(backend, tmp_path, earlier=["first"]), host, QUICK)
+        assert (failures, record(host).status) == ([], "completed")
+        assert next(value["status"] for _, value in host.saved) == "paused"
+
+    def test_a_newer_pause_of_the_step_itself_counts(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        again = parked(task, host, backend)
+        answer = Answer(Action.RESUME, now())
+        again.ask(Action.PAUSE)
+        with pytest.raises(StepParked):
+            run_step(task, again, PARKS, answer)
+        assert len(backend.submitted) == 1
 
 
 def test_an_api_server_that_is_away_resumes_nothing(task: StepTask, host: FakeHost, backend: FakeBackend) -> None:

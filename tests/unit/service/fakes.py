@@ -65,6 +65,7 @@ class FakeGateway:
         self.denied: set[tuple[Right, str]] = set()
         self.marked: list[int] = []
         self.answers: list[tuple[str, str]] = []
+        self.answered_for: list[datetime] = []
         self.asked: list[tuple[Right, str]] = []
         self.locked: list[str] = []
         self.held: set[str] = set()
@@ -198,11 +199,12 @@ class FakeGateway:
         self._reach("trigger")
         return replace(row, conf=conf)
 
-    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str) -> None:
+    async def answer(self, caller: Caller, row: RunRow, task_id: str, option: str, asked_at: datetime) -> None:
         self._reach("answer")
         if self.states[row.pk].tasks[task_id].state != "awaiting_input":
             raise Conflict("answered")
         self.answers.append((task_id, option))
+        self.answered_for.append(asked_at)
         self.step(row, names.step_name_of(task_id), "scheduled")
 
     async def mark_failed(self, caller: Caller, row: RunRow) -> None:

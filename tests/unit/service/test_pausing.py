@@ -11,8 +11,8 @@ import pytest
 
 from nemo_airflow_provider.backends.registry import BACKENDS, BackendEntry
 from nemo_airflow_provider.errors import Conflict, Forbidden
-from nemo_airflow_provider.model.record import INTENT_KEY, Handle, now
-from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.model.record import INTENT_KEY, Handle, Intent, now, parse_intent
+from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.profiles import ProfileSet, load_profiles
 from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.control import Control
@@ -127,6 +127,35 @@ def test_one_that_has_just_parked_is_let_be_for_a_while(
     resume()
     answered_at.append(time.now)
     assert gateway.answers and answered_at[0] > 3
+
+
+def test_a_pause_that_comes_before_the_answer_is_not_answered(
+    gateway: FakeGateway, pause: Callable[[], Any], resume: Callable[[], Any], time: Time
+) -> None:
+    row = running(gateway, "running", Status.ACTIVE)
+    pause()
+    gateway.step(row, "one", "running", record(Status.PAUSED, handle=FROZEN, parked_at=now()))
+
+    def meanwhile() -> None:
+        intent = Intent(action=Action.PAUSE, by="bob", at=now())
+        gateway.write_value(row, ["one", "two"], INTENT_KEY, intent.model_dump(mode="json"))
+        gateway.step(row, "one", "awaiting_input")
+
+    time.meanwhile = meanwhile
+    assert resume()["status"] == "paused"
+    assert not gateway.answers
+
+
+def test_a_step_is_told_what_it_is_woken_for(
+    gateway: FakeGateway, pause: Callable[[], Any], resume: Callable[[], Any]
+) -> None:
+    row = running(gateway, "running", Status.ACTIVE)
+    pause()
+    gateway.step(row, "one", "awaiting_input", record(Status.PAUSED, handle=FROZEN, parked_at=LONG_AGO))
+    resume()
+    intent = parse_intent(gateway.states[row.pk].values["one", INTENT_KEY])
+    assert intent is not None
+    assert gateway.answered_for == [intent.at]
 
 
 def test_a_cancel_wakes_a_parked_step(gateway: FakeGateway, pause: Callable[[], Any], control: Control) -> None:
