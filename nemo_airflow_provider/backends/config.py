@@ -31,13 +31,23 @@ class ImagePullSecret(StrictModel):
 
 
 class AirflowOptions(StrictModel):
-    """Where Airflow puts the task that watches a step. An absent key is Airflow's own default."""
+    """Where Airflow puts the task that watches a step. An absent key is Airflow's own default.
 
-    queue: str | None = Field(default=None, min_length=1, description="Queue of the step's Airflow task.")
-    pool: str | None = Field(default=None, min_length=1, description="Pool of the step's Airflow task.")
-    priority_weight: int | None = Field(default=None, description="Priority weight of the Airflow task.")
+    The bounds are those of Airflow's tables: what is beyond them stops its scheduler.
+    """
+
+    queue: str | None = Field(
+        default=None, min_length=1, max_length=256, description="Queue of the step's Airflow task."
+    )
+    pool: str | None = Field(default=None, min_length=1, max_length=256, description="Pool of the step's Airflow task.")
+    priority_weight: int | None = Field(
+        default=None, ge=-(2**31), le=2**31 - 1, description="Priority weight of the Airflow task."
+    )
     executor: str | None = Field(
-        default=None, min_length=1, description="Executor of the Airflow task, where several are configured."
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="Executor of the Airflow task, where several are configured.",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nemo_airflow_provider.logs.store import Line
@@ -44,6 +44,13 @@ class Mask:
         if isinstance(value, list | tuple):
             return [self.value(inner) for inner in value]
         return value
+
+    def fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The same fields of a record without the values.
+
+        The names of the fields are ours: one that a secret equals would be lost, and would tell the secret.
+        """
+        return {name: self.value(value) for name, value in values.items()}
 
     def text(self, message: str) -> str:
         """The same text without the values."""

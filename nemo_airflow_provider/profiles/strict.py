@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.profiles.source import KeyPath, Place
 
 M = TypeVar("M", bound=BaseModel)
@@ -18,10 +19,15 @@ M = TypeVar("M", bound=BaseModel)
 def validate(model: type[M], data: object, place: Place, problems: list[str]) -> M | None:
     """The model made of `data`, or None after adding a line to `problems` for each fault."""
     try:
-        return model.model_validate(data)
+        made = model.model_validate(data)
     except ValidationError as error:
         problems.extend(_complaint(model, fault, place) for fault in error.errors(include_url=False))
         return None
+    # What no path, no environment and no database can hold would fail far from here.
+    if (flaw := flaw_in(made.model_dump(mode="json"))) is not None:
+        problems.append(f"{place}: {flaw}")
+        return None
+    return made
 
 
 def near_name(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -218,7 +218,8 @@ class Journal:
         return {**self.known.status_details, **self._storable({**(details or {}), "message": message})}
 
     def _storable(self, value: Any) -> Any:
-        return self.mask.value(cleaned(value))
+        stored = cleaned(value)
+        return self.mask.fields(stored) if isinstance(stored, dict) else self.mask.value(stored)
 
     def _reached(self, status: Status) -> Status:
         """The status after one was seen that may not follow: the old one."""

@@ -83,16 +83,19 @@ class JobView:
         """What was asked of the current attempt, by us or by marking it in Airflow."""
         first = names.task_id_of(self.spec.platform_spec.steps[0].name)
         intent = parse_intent(self.state.values.get((first, INTENT_KEY)))
-        if intent is not None and intent.binds(self.run.clear_number):
-            return intent.model_copy(update={"action": Action.RESUME}) if intent.answered(self._resumed_at) else intent
-        if self.state.marked_failed_by and self.run.state == "failed":
+        if intent is not None and not intent.binds(self.run.clear_number):
+            intent = None
+        cancelled = intent is not None and intent.action is Action.CANCEL
+        if self.state.marked_failed_by and self.run.state == "failed" and not cancelled:
             return Intent(
                 action=Action.CANCEL,
                 by=self.state.marked_failed_by,
                 at=self.seen_at,
                 clear_number=self.run.clear_number,
             )
-        return None
+        if intent is not None and intent.answered(self._resumed_at):
+            return intent.model_copy(update={"action": Action.RESUME})
+        return intent
 
     @cached_property
     def all_steps(self) -> list[StepView]:

@@ -148,7 +148,7 @@ class HostSweep:
             told = trouble if gone else self._pumped(left, mask)
             if told is None:
                 return None
-            details = mask.value({**seen.details, **({"log_error": told} if told else {})})
+            details = mask.fields({**seen.details, **({"log_error": told} if told else {})})
             message = None if seen.phase is Phase.ENDED else mask.text(_lost_text(left, seen))
             return Ending.of(left.key, seen.exit_code, message, details)
         return None

@@ -222,6 +222,12 @@ class TestKeys:
                 "workload_identity.token_expiration_seconds: Input should be greater than or equal to 600",
             ),
             ("airflow: {que: a}", "airflow.que: unknown key; did you mean 'queue'?"),
+            (f"airflow: {{queue: {'q' * 257}}}", "airflow.queue: String should have at most 256 characters"),
+            (f"airflow: {{pool: {'q' * 257}}}", "airflow.pool: String should have at most 256 characters"),
+            (
+                "airflow: {priority_weight: 99999999999}",
+                "airflow.priority_weight: Input should be less than or equal to 2147483647",
+            ),
             ("resources: {limits: {cpus: '1'}}", "resources.limits.cpus: unknown key; did you mean 'cpu'?"),
             (
                 "resources: {shm_size: '1Ki'}",
@@ -232,6 +238,11 @@ class TestKeys:
     )
     def test_of_a_profile(self, path: Path, config: str, line: str) -> None:
         assert faults(path, KUBERNETES_ENTRY.replace("{config}", config)) == [AT + line]
+
+    def test_a_character_that_nothing_can_hold(self, path: Path) -> None:
+        entry = '{provider: subprocess, profile: a, backend: subprocess, config: {working_directory: "/tmp/a\\0b"}}'
+        line = faults(path, f"jobs:\n  executors:\n    - {entry}\n")[-1]
+        assert line.endswith("config: 'working_directory' holds the character NUL (\\u0000)")
 
     def test_all_are_told_at_once(self, path: Path) -> None:
         text = (

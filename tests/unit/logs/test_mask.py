@@ -53,3 +53,8 @@ def test_values_in_details() -> None:
     given = {"message": "said hunter22", "list": [{"hunter22": 1}, "x"], "none": None, "number": 5}
     assert mask.value(given) == {"message": "said ***", "list": [{"***": 1}, "x"], "none": None, "number": 5}
     assert Mask().value(given) is given
+
+
+def test_names_of_fields_are_no_secrets() -> None:
+    fields = {"message": "message 7", "details": {"message": 1}}
+    assert Mask(["message"]).fields(fields) == {"message": "*** 7", "details": {"***": 1}}

@@ -75,6 +75,16 @@ def test_a_run_marked_in_airflow_was_cancelled_by_somebody(gateway: FakeGateway)
     assert (job.status, job.status_details["cancelled_by"]) == (S.CANCELLED, "bob")
 
 
+@pytest.mark.parametrize("action", [Action.PAUSE, Action.RESUME])
+def test_a_paused_run_marked_in_airflow_was_cancelled_too(gateway: FakeGateway, action: Action) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "failed")
+    gateway.write_value(row, ["train"], INTENT_KEY, Intent(action=action, at=START).model_dump(mode="json"))
+    gateway.step(row, "train", "skipped", record(S.PAUSED))
+    gateway.states[row.pk] = replace(gateway.states[row.pk], marked_failed_by="bob")
+    job = view(gateway, row)
+    assert (job.status, job.status_details["cancelled_by"]) == (S.CANCELLED, "bob")
+
+
 def test_a_workload_being_stopped_is_cancelling_until_it_had_its_grace(gateway: FakeGateway) -> None:
     row = gateway.run_state(gateway.add("job-1"), "failed")
     gateway.step(row, "train", "failed", record(S.ACTIVE, grace_seconds=30), end_date=START)
