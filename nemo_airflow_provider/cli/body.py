@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import shlex
 from collections.abc import Mapping
-from datetime import date
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from nemo_airflow_provider.cli import yamltext
 from nemo_airflow_provider.cli.failures import InvalidBody, MissingOptions, UsageError
-from nemo_airflow_provider.cli.inputfile import UnreadableFile, read_stdin, read_text
 from nemo_airflow_provider.client.transport import JsonObject
+from nemo_airflow_provider.documents import mapping
+from nemo_airflow_provider.documents.inputfile import UnreadableFile, read_stdin, read_text
 from nemo_airflow_provider.model import names
 
 if TYPE_CHECKING:
@@ -33,11 +30,6 @@ _REQUIRED = {
 }
 _NAME_RULE = (
     "2 to 63 characters: a lower-case letter, then lower-case letters, digits, - @ . + _; no --, and no - at the end"
-)
-_MOST_FILE_BYTES = 8 * 1024 * 1024
-_TOO_LARGE_REMEDY = (
-    "Write it as JSON, which may have more, or put the data into a file or an object store and name that in the "
-    "step's `config`."
 )
 # Below this `profile` would pass for `provider`.
 _NEARNESS = 0.75
@@ -129,8 +121,8 @@ def _object(text: str, flag: str) -> JsonObject:
 def _read(name: str) -> str:
     try:
         if name == "-":
-            return read_stdin(limit_bytes=_MOST_FILE_BYTES)
-        return read_text(Path(name), limit_bytes=_MOST_FILE_BYTES)
+            return read_stdin(limit_bytes=mapping.MOST_BYTES)
+        return read_text(Path(name), limit_bytes=mapping.MOST_BYTES)
     except FileNotFoundError as error:
         raise UsageError(f"Cannot read --input-file {name}: {error.strerror}") from error
     except UnreadableFile as error:
@@ -139,80 +131,6 @@ def _read(name: str) -> str:
 
 def _mapping(text: str, where: str, source: str | None = None) -> JsonObject:
     try:
-        value = _json(text)
-    except (ValueError, RecursionError) as error:
-        # JSON is YAML too, and the reader of YAML says where a fault is.
-        value = _on_the_wire(_yaml(text, where, source or where, error), where)
-    if not isinstance(value, dict):
-        raise UsageError(f"{where} must be a JSON or YAML object, not {_kind(value)}.")
-    return value
-
-
-def _on_the_wire(value: Any, where: str) -> Any:
-    """The value of a YAML text, as JSON can say it."""
-    try:
-        # YAML knows dates, number keys, NaN and loops; the wire does not.
-        wire = json.dumps(value, default=_isoformat, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{where} holds something that JSON cannot express: {error}") from error
-    try:
-        return json.loads(wire, object_pairs_hook=_unique)
-    except ValueError as error:
-        raise UsageError(f"{where} cannot be used: {error}") from error
-
-
-def _json(text: str) -> Any:
-    """JSON as strict as the wire; what it stands for is never much larger than its text.
-
-    :raises ValueError: no JSON
-    :raises RecursionError: too deep
-    """
-    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_number)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
-    found: JsonObject = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the key '{name}' is given twice")
-        found[name] = value
-    return found
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _no_number(digits)
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _isoformat(value: Any) -> str:
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(f"a {type(value).__name__}")
-
-
-def _yaml(text: str, where: str, source: str, json_error: Exception) -> Any:
-    """The value of a text that is no JSON.
-
-    :param json_error: why it is none
-    """
-    try:
-        return yamltext.parse(text, source)
-    except yamltext.TooLarge as error:
-        # Nobody begins YAML with a brace and goes on like this: it is meant as JSON.
-        if text.lstrip().startswith(("{", "[")):
-            raise UsageError(f"{where} cannot be used: as JSON, {json_error}") from error
-        raise UsageError(f"{where} cannot be used: {error}. {_TOO_LARGE_REMEDY}") from error
-    except yamltext.Refused as error:
-        raise UsageError(f"{where} cannot be used: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"{where} is neither JSON nor YAML: {error}") from error
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return {list: "a list", str: "text", bool: "a truth value"}.get(type(value), "a number")
+        return mapping.parse(text, source or where)
+    except mapping.NoMapping as error:
+        raise UsageError(f"{where} {error}") from error

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_airflow_provider.cli import yamltext
-from nemo_airflow_provider.cli.inputfile import UnreadableFile, read_text
+from nemo_airflow_provider.documents import yamltext
+from nemo_airflow_provider.documents.inputfile import UnreadableFile, read_text
 from nemo_airflow_provider.errors import ConfigError
 
 Record = dict[str, Any]

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from airflow.sdk import DAG
 from pydantic import ValidationError
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.dags.chain import add_chain
+from nemo_airflow_provider.documents.mapping import NoMapping, load
 from nemo_airflow_provider.errors import ConfigError, InvalidJob
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.authored import DOCUMENT_KEY, JobDocument, workspace_tag
+from nemo_airflow_provider.model.jsonable import NotJson, jsonable
 from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.spec import JobRequest
 from nemo_airflow_provider.operators.conf import problems_of
@@ -56,6 +57,8 @@ def job_dag(
 
 
 def _made(dag_id: str, body: dict[str, Any], workspace: str, dag_kwargs: dict[str, Any]) -> DAG:
+    if not isinstance(dag_id, str):
+        raise InvalidJob(f"dag_id: {dag_id!r} is no text.")
     if dag_id.lower().startswith(names.DAG_PREFIX):
         raise InvalidJob(f"ids that begin with '{names.DAG_PREFIX}' are those of jobs made by the jobs API.")
     check_workspace(workspace)
@@ -91,15 +94,19 @@ def _access_control(workspace: str) -> dict[str, Any] | None:
 
 def _body(job: Mapping[str, Any] | str | Path, folder: Path) -> dict[str, Any]:
     if isinstance(job, Mapping):
-        return dict(job)
+        try:
+            return dict(jsonable(job))
+        except NotJson as error:
+            raise InvalidJob(f"the job cannot be stored: {error}") from None
+    if not isinstance(job, str | Path):
+        raise InvalidJob(
+            f"job: a {type(job).__name__} is neither the body of a job nor the path of a file that holds one."
+        )
     path = folder / job
     try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InvalidJob(f"the job file {path} cannot be read: {error}") from None
-    if not isinstance(body, dict):
-        raise InvalidJob(f"the job file {path} holds no mapping; it must hold the body of a job.")
-    return body
+        return load(path)
+    except NoMapping as error:
+        raise InvalidJob(f"the job file {path} {error}") from None
 
 
 def _request(body: dict[str, Any]) -> JobRequest:

@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 
 from nemo_airflow_provider import settings
+from nemo_airflow_provider.documents.mapping import NoMapping, load
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.hooks.nemo_jobs import NemoJobsHook
 from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow
@@ -144,10 +144,8 @@ class NemoJobOperator(WatchingOperator):
         return dict(job)
 
 
-def _loaded(path: Path) -> Any:
+def _loaded(path: Path) -> dict[str, Any]:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidJob(f"The job's file {path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise InvalidJob(f"The job's file {path} is no YAML: {error}") from None
+        return load(path)
+    except NoMapping as error:
+        raise InvalidJob(f"The job file {path} {error}") from None

@@ -53,7 +53,7 @@ def check_workspace(workspace: str) -> None:
     except ConfigError as error:
         log.warning("No workspace is known: %s", error)
         return
-    if workspace not in known:
+    if not isinstance(workspace, str) or workspace not in known:
         raise InvalidJob(f"workspace: there is no workspace {workspace!r}. Allowed: {', '.join(known)}.")
 
 

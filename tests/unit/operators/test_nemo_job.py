@@ -105,20 +105,6 @@ def test_a_job_in_a_file_is_templated(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert seen[0].job == {"spec": {"word": "hello: yes"}}
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [(None, "cannot be read"), ("a: [", "is no YAML"), ("- 1", "must be an object")],
-)
-def test_a_file_that_holds_no_job(tmp_path: Path, content: str | None, text: str) -> None:
-    file = tmp_path / "job.yaml"
-    if content is not None:
-        file.write_text(content)
-    with DAG("d", schedule=None):
-        operator = nemo_job.NemoJobOperator(task_id="t", job=str(file))
-    with pytest.raises(AirflowFailException, match=text):
-        operator.execute(context())
-
-
 @pytest.mark.parametrize("lines", [-1, True, "5", 1.5])
 def test_a_number_of_lines_that_is_none(lines: Any) -> None:
     with pytest.raises(InvalidJob, match="max_log_lines: .* is no whole number from 0 on"):
