@@ -191,9 +191,10 @@ class Lab:
     @contextmanager
     def database(self) -> Iterator[sqlalchemy.Connection]:
         """A connection to Airflow's own database; each statement is a transaction unless one is begun."""
-        engine = sqlalchemy.create_engine(
-            self.stack.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"], isolation_level="AUTOCOMMIT"
-        )
+        # Where no database is given, Airflow makes one in its home.
+        default = f"sqlite:///{self.stack.home}/airflow.db"
+        url = self.stack.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", default)
+        engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT")
         try:
             with engine.connect() as connection:
                 yield connection
