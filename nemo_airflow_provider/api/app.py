@@ -9,13 +9,17 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from nemo_airflow_provider import __version__
-from nemo_airflow_provider.api import jobs, logs, profiles, steps, sweep
+from nemo_airflow_provider.api import dependencies, jobs, logs, profiles, steps, sweep
 from nemo_airflow_provider.api.bodylimit import BodyLimit
 from nemo_airflow_provider.errors import Conflict, NemoJobsError
 from nemo_airflow_provider.model.plain import flaw_in
+from nemo_airflow_provider.service import outage
+from nemo_airflow_provider.service.away import DatabaseAway
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,8 @@ def create_app() -> FastAPI:
     app.add_exception_handler(NemoJobsError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(DBAPIError, _database)
+    app.add_exception_handler(PoolTimeout, _database)
     app.add_exception_handler(Exception, _unexpected)
     return app
 
@@ -94,6 +100,18 @@ def _is_short(value: object) -> bool:
 async def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     return _answer(error.status_code, error.detail, dict(error.headers or {}))
+
+
+async def _database(request: Request, error: Exception) -> JSONResponse:
+    """What no service has told: Airflow's check of a token asks the database whether it was revoked."""
+    try:
+        with outage.told():
+            raise error
+    except DatabaseAway as away:
+        unchanged = not dependencies.has_entered(request)
+        return await _ours(request, away.advising("Nothing was changed; try again.") if unchanged else away)
+    except (DBAPIError, PoolTimeout):
+        return await _unexpected(request, error)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

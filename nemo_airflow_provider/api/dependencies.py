@@ -60,7 +60,18 @@ def services(request: Request, user: GetUserDep) -> Services:
     headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
     caller = Caller(user=user, name=user.get_name(), headers=headers)
     gateway = AirflowGateway()
+    enter(request)
     return Services(gateway, Access(gateway, caller), caller)
+
+
+def enter(request: Request) -> None:
+    """It is known who asks, and the service gets to work."""
+    request.state.nemo_entered = True
+
+
+def has_entered(request: Request) -> bool:
+    """Whether a request may have changed something; before `enter` it surely has not."""
+    return bool(getattr(request.state, "nemo_entered", False))
 
 
 def profiles(_services: Annotated[Services, Depends(services)]) -> ProfileSet:

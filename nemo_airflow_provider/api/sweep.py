@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from nemo_airflow_provider import settings
+from nemo_airflow_provider.api.dependencies import enter
 from nemo_airflow_provider.service import sweeprows
 from nemo_airflow_provider.service.sweep import SweepOffice
 from nemo_airflow_provider.sweep import SWEEP_DAG_ID
@@ -51,6 +52,7 @@ def office(request: Request) -> SweepOffice:
     if credential is not None:
         stored = sweeprows.running_value(SWEEP_DAG_ID, credential.run_id, credential.task_id, CREDENTIAL_KEY)
         if stored is not None and credential.matches(_loaded(stored)):
+            enter(request)
             return SweepOffice(settings.storage())
     raise HTTPException(401, "Only a running task of the DAG nemo-sweep may ask this.")
 

@@ -33,6 +33,9 @@ DEFAULTS = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
     "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(DAG_BUNDLES),
+    # With the 5 that Airflow keeps, one for each of an API server's 40 threads. With Airflow's 15, many jobs at once
+    # wait 30 s for one and fail. Those of two API workers fit into the 100 that a Postgres allows.
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "35",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
@@ -44,8 +47,8 @@ DEFAULTS = {
 SQLITE_DEFAULTS = {
     # With Airflow's 32 workers there is always somebody who waits that long.
     "AIRFLOW__CORE__PARALLELISM": "8",
-    # A connection to a file costs nobody anything. With Airflow's 15, the API server's 40 threads wait 30 s for one
-    # that is held, with the lock of the only writer, by a request that waits for a thread.
+    # A connection to a file costs nobody anything. With too few, the API server's 40 threads wait 30 s for one that is
+    # held, with the lock of the only writer, by a request that waits for a thread.
     "AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW": "-1",
 }
 

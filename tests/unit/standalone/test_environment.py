@@ -23,17 +23,14 @@ def test_the_callers_environment_wins_over_every_default_but_home_and_port() -> 
     }
     asked = said | {"AIRFLOW_HOME": "/elsewhere", "AIRFLOW__API__PORT": "1"}
     answer = environment.server_environment(asked, HOME, port=8123, api_workers=2)
-    assert answer == said | {
-        "AIRFLOW_HOME": "/srv/home",
-        "AIRFLOW__API__PORT": "8123",
-        **environment.SQLITE_DEFAULTS,
-    }
+    assert answer == environment.SQLITE_DEFAULTS | said | {"AIRFLOW_HOME": "/srv/home", "AIRFLOW__API__PORT": "8123"}
 
 
 def test_few_workers_with_enough_connections_share_an_sqlite_file() -> None:
     other = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql+psycopg2:///airflow"}
     answer = environment.server_environment(other, HOME, port=1, api_workers=2)
-    assert not set(environment.SQLITE_DEFAULTS) & set(answer)
+    assert "AIRFLOW__CORE__PARALLELISM" not in answer
+    assert answer["AIRFLOW__DATABASE__SQL_ALCHEMY_MAX_OVERFLOW"] == "35"
     said = dict.fromkeys(environment.SQLITE_DEFAULTS, "3")
     answer = environment.server_environment(said, HOME, port=1, api_workers=2)
     assert said.items() <= answer.items()
