@@ -14,7 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model.body import unknown_keys
+from nemo_airflow_provider.model.jsonable import NotJson, check_size, jsonable
 from nemo_airflow_provider.model.plain import flaw_in
+from nemo_airflow_provider.model.secret import secret_of
 from nemo_airflow_provider.model.spec import PROCESS_PROVIDER, ComputeResources, StepSpec
 from nemo_airflow_provider.operators.conf import problems_of
 
@@ -47,8 +49,8 @@ class StepParameters:
         """
         for name, read in _READERS.items():
             value = getattr(self, name)
-            if value is not None and _is_known(value):
-                read(value)
+            if value is not None:
+                _check(name, value, read)
         if provider == PROCESS_PROVIDER:
             self._check_process()
         if _is_known([self.command, self.entrypoint]):
@@ -84,7 +86,7 @@ class StepParameters:
         environment = _environment(self.environment or {})
         if self.job_storage is not None:
             environment.append({"name": STORAGE_VARIABLE, "value": self.job_storage})
-        given = {"name": name, "environment": environment, "config": self.config or {}, "executor": executor}
+        given = {"name": name, "environment": environment, "config": _config(self.config or {}), "executor": executor}
         if (flaw := flaw_in(given)) is not None:
             raise InvalidJob(f"The step's parameters cannot be stored: {flaw}")
         try:
@@ -116,20 +118,30 @@ class Later:
         return iter(())
 
 
+def _check(name: str, value: object, read: Callable[[Any], object]) -> None:
+    try:
+        # Of what is known later too: Airflow goes through it for templates.
+        check_size(value)
+    except NotJson as error:
+        raise InvalidJob(f"{name}: {error}") from None
+    if _is_known(value) and (flaw := flaw_in(read(value))) is not None:
+        raise InvalidJob(f"{name}: {flaw}")
+
+
 def _is_known(value: object) -> bool:
     """Whether nothing in a value waits for the task to run: no template, and nothing that Airflow resolves then."""
     if isinstance(value, str):
         return "{{" not in value and "{%" not in value
     if isinstance(value, Mapping):
         return all(map(_is_known, (*value.keys(), *value.values())))
-    if isinstance(value, Sequence):
+    if isinstance(value, list | tuple | set | frozenset):
         return all(map(_is_known, value))
     return not hasattr(value, "iter_references")
 
 
 def _words(name: str, value: object) -> list[str]:
     """A list of words; numbers are written out."""
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Sequence):
         raise InvalidJob(f"{name}: {value!r} is no list of words.")
     for word in value:
         if isinstance(word, bool) or not isinstance(word, str | int | float):
@@ -137,17 +149,14 @@ def _words(name: str, value: object) -> list[str]:
     return [str(word) for word in value]
 
 
-def _command(value: object) -> None:
-    if not isinstance(value, str):
-        _words("command", value)
+def _command(value: object) -> str | list[str]:
+    return _text("command", value) if isinstance(value, str) else _words("command", value)
 
 
-def _text(name: str) -> Callable[[object], None]:
-    def read(value: object) -> None:
-        if not isinstance(value, str) or not value.strip():
-            raise InvalidJob(f"{name}: {value!r} is no text, or an empty one.")
-
-    return read
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidJob(f"{name}: {value!r} is no text, or an empty one.")
+    return value
 
 
 def _environment(value: object) -> list[dict[str, Any]]:
@@ -162,6 +171,7 @@ def _items(environment: Mapping[object, object]) -> Iterator[dict[str, Any]]:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise InvalidJob(f"environment: {name!r} is no name of a variable.")
         if isinstance(value, Mapping) and set(value) == {"from_secret"} and isinstance(value["from_secret"], str):
+            _check_secret(name, value["from_secret"])
             yield {"name": name, "from_secret": {"name": value["from_secret"]}}
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
             yield {"name": name, "value": str(value)}
@@ -172,7 +182,16 @@ def _items(environment: Mapping[object, object]) -> Iterator[dict[str, Any]]:
             )
 
 
-def _resources(value: object) -> None:
+def _check_secret(variable: str, reference: str) -> None:
+    # Of which workspace it is does not matter to its form.
+    if secret_of(reference, "default") is None:
+        raise InvalidJob(
+            f"environment: {variable}: {reference!r} cannot be a secret's name. Give '<name>' or '<workspace>/<name>'; "
+            "a name has 1 to 63 letters, digits, - and _."
+        )
+
+
+def _resources(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidJob(f"compute_resources: {value!r} is no mapping.")
     try:
@@ -182,22 +201,28 @@ def _resources(value: object) -> None:
     if unknown := sorted(unknown_keys(dict(value), known)):
         allowed = ", ".join(ComputeResources.model_fields)
         raise InvalidJob(f"compute_resources: unknown keys {', '.join(unknown)}; there are {allowed}.")
+    return known
 
 
-def _config(value: object) -> None:
+def _config(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidJob(f"config: {value!r} is no mapping with text as keys.")
+    try:
+        return dict(jsonable(value))
+    except NotJson as error:
+        raise InvalidJob(f"config: {error}") from None
 
 
-def _storage(value: object) -> None:
+def _storage(value: object) -> str:
     if not isinstance(value, str) or not PurePosixPath(value).is_absolute() or ".." in PurePosixPath(value).parts:
         raise InvalidJob(
             f"job_storage: {value!r} is no absolute path; it is where a container finds the storage that all steps of "
             f"the run share. A process of the host finds it in ${STORAGE_VARIABLE}, whatever the path."
         )
+    return value
 
 
-def _result(value: object) -> None:
+def _result(value: object) -> object:
     parts = PurePosixPath(value).parts if isinstance(value, str) else ()
     # No part can be longer anywhere, and each is opened in the one before.
     too_long = len(str(value).encode(errors="surrogatepass")) > _MOST_PATH_BYTES
@@ -206,13 +231,14 @@ def _result(value: object) -> None:
             f"result_file: {value!r} is no path of at most {_MOST_PATH_BYTES} bytes below the task's storage "
             "($NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH), such as result.json."
         )
+    return value
 
 
 _READERS: dict[str, Callable[[Any], object]] = {
     "command": _command,
     "entrypoint": lambda value: _words("entrypoint", value),
-    "image": _text("image"),
-    "environment": _environment,
+    "image": lambda value: _text("image", value),
+    "environment": lambda value: {item["name"]: item for item in _environment(value)},
     "compute_resources": _resources,
     "config": _config,
     "job_storage": _storage,
