@@ -11,7 +11,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model.record import INTENT_KEY, generation_of, parse_intent, parse_record, step_key
-from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.service.gateway import RunRow, TaskRow
 
 #: Events of calls that can set a state. Each is logged whatever it changes: a note, a success, a failure.
@@ -28,13 +28,14 @@ _ANY = "~"
 
 
 def is_explained(row: RunRow, tasks: Mapping[str, TaskRow], values: Mapping[tuple[str, str], Any]) -> bool:
-    """Whether a step in error or an intent says why this attempt failed; else somebody may have marked it."""
+    """Whether a step in error or a cancel says why this attempt failed; else somebody may have marked it."""
     for task_id, task in tasks.items():
         record = parse_record(values.get((task_id, step_key(generation_of(task.max_tries)))))
         if record is not None and record.status is Status.ERROR:
             return True
     intents = (parse_intent(value) for (_, key), value in values.items() if key == INTENT_KEY)
-    return any(intent is not None and intent.binds(row.clear_number) for intent in intents)
+    cancels = (intent for intent in intents if intent is not None and intent.action is Action.CANCEL)
+    return any(intent.binds(row.clear_number) for intent in cancels)
 
 
 def who_marked(session: Session, rows: Sequence[RunRow]) -> dict[int, str]:

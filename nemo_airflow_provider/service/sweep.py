@@ -17,7 +17,7 @@ from nemo_airflow_provider.errors import Conflict
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.model.verdict import verdict_key
-from nemo_airflow_provider.service import database, oldlogs, sweeprows
+from nemo_airflow_provider.service import database, oldlogs, returning, sweeprows
 from nemo_airflow_provider.service.gateway import RunRow
 from nemo_airflow_provider.service.locks import name_lock, shape_lock
 from nemo_airflow_provider.service.standing import is_long_cancelled, standing_of, verdict_on
@@ -132,6 +132,7 @@ class SweepOffice:
             "runs_removed": lambda: sweeprows.remove_deleted_runs(self._clock()),
             "sweeps_removed": lambda: sweeprows.remove_old_runs(SWEEP_DAG_ID, self._clock(), KEPT_RUNS),
             "shapes_retired": self._retire_shapes,
+            "shapes_restored": returning.restore_shapes,
             "dags_removed": self._remove_dags,
         }
         if thorough or oldlogs.is_due(self._storage, self._clock()):

@@ -57,6 +57,16 @@ def test_the_active_time_limit(lab: Lab) -> None:
         job.wait_gone()
 
 
+def test_no_sign_of_life(lab: Lab) -> None:
+    silent = step("work", polite(lab.marks(), 600)) | {"lifecycle": {"staleness_timeout_seconds": 2}}
+    job = lab.submit("stale", silent)
+    ended = job.wait("error")
+    text = "Job terminated: no task updates received within 2s staleness threshold"
+    assert ended["error_details"]["message"] == ended["status_details"]["message"] == text
+    assert [task["status"] for task in job.get("/steps/work/tasks")["data"]] == ["error"]
+    job.wait_gone()
+
+
 def test_a_command_that_cannot_be_started(lab: Lab) -> None:
     jobs = [lab.submit("start", step("work", [word])) for word in ("no-such-program", "/etc/passwd")]
     missing, forbidden = (job.wait("error")["error_details"] for job in jobs)

@@ -164,6 +164,35 @@ def test_a_step_that_nobody_watches_is_ended_and_told(lab: Lab, sweep: Sweep) ->
         assert task["status"] == "cancelled"
 
 
+def test_a_job_without_a_slot_that_is_marked_in_airflow_leaves_nothing(lab: Lab, sweep: Sweep) -> None:
+    """It is paused, so nobody hears of the mark; a frozen workload cannot even end by itself."""
+    marks = [lab.marks() for _ in range(3)]
+    profiles = ("freezing", "freezing", "default")
+    jobs = [
+        lab.submit("marked", step("work", polite(mark, 600), profile))
+        for mark, profile in zip(marks, profiles, strict=True)
+    ]
+    for job in jobs:
+        job.wait_for_line("up")
+        job.pause()
+    for job, state in zip(jobs, ("failed", "success", "failed"), strict=True):
+        job.wait_parked("work")
+        lab.airflow("PATCH", job.run_path, {"state": state})
+    frozen, _, stopped = jobs
+    assert frozen.get()["status"] in ("cancelling", "cancelled")
+    assert stopped.get()["status"] == "cancelled", "nothing of it was alive"
+    for job in jobs:
+        age(lab, job, 20)
+    sweep()
+    assert not any(alive(mark) for mark in marks)
+    assert [job.get()["status"] for job in jobs] == ["cancelled", "completed", "cancelled"]
+    assert [job.messages() for job in jobs] == [["up", "bye"]] * 3
+    for job in jobs:
+        assert lab.http.delete(job.url).status_code == 204
+    sweep()
+    assert [folder(job) for job in jobs] == [[]] * 3
+
+
 def test_ttl_after_the_end(lab: Lab, sweep: Sweep) -> None:
     """The work directory goes when its time is over; what jobs shared goes with the job."""
     store = "import os; open(os.environ['NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH'] + '/x', 'w').write('x')"
@@ -234,7 +263,7 @@ def test_another_databases_storage_is_not_touched(lab: Lab, tmp_path: Path) -> N
 
 
 def test_an_unused_shape_is_retired_and_comes_back(lab: Lab, sweep: Sweep) -> None:
-    """Its jobs stay to be read; with the last of them its DAG goes."""
+    """Its jobs stay to be read, and to be run again on Airflow's pages; with the last of them its DAG goes."""
     job = lab.submit("shape", step("seldom", python("print('x')")))
     job.wait("completed")
     dag_id = lab.runs(job.name)[0]["dag_id"]
@@ -256,6 +285,21 @@ def test_an_unused_shape_is_retired_and_comes_back(lab: Lab, sweep: Sweep) -> No
     again = lab.submit("again", step("seldom", python("print('y')")))
     again.wait("completed", timeout_seconds=120)
     assert lab.runs(again.name)[0]["dag_id"] == dag_id
+    with lab.database() as database:
+        past = "run_after = '2025-01-02 00:00:00+00:00', end_date = '2025-01-02 00:00:00+00:00'"
+        database.execute(text(f"UPDATE dag_run SET {past} WHERE dag_id = :dag"), {"dag": dag_id})
+    sweep()
+    assert lab.http.get(f"/api/v2/variables/nemo.shape.{dag_id}").status_code == 404
+    with lab.database() as database:
+        # As it is some minutes later. Nothing is to run before the DAG file has been read anew.
+        database.execute(text("UPDATE dag SET is_stale = true, is_paused = true WHERE dag_id = :dag"), {"dag": dag_id})
+    lab.airflow("POST", f"{job.run_path}/clear", {"dry_run": False})
+    assert job.get()["status"] not in ("completed", "error", "cancelled")
+    sweep()
+    wait_until(lambda: not lab.airflow("GET", f"/dags/{dag_id}")["is_stale"], 60, "the DAG to come back")
+    lab.airflow("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+    job.wait("completed", timeout_seconds=120)
+    assert job.task("seldom")["try_number"] == 2
 
 
 def test_a_cancel_that_nobody_obeys_is_ended(lab: Lab, sweep: Sweep) -> None:

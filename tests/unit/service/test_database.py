@@ -201,6 +201,21 @@ def test_marks_of_several_runs(tables: Tables) -> None:
     assert {row.run_id: together[row.pk].marked_failed_by for row in rows()} == marks
 
 
+@pytest.mark.parametrize(
+    ("action", "clear_number", "by"),
+    [("cancel", 0, None), ("cancel", -1, "bob"), ("pause", 0, "bob"), ("resume", 0, "bob")],
+)
+def test_only_a_cancel_keeps_a_mark_from_being_looked_for(
+    tables: Tables, action: str, clear_number: int, by: str | None
+) -> None:
+    tables.add_run("job-1")
+    intent = {"action": action, "at": START.isoformat(), "clear_number": clear_number}
+    tables.add_value(1, json.dumps(intent), "intent")
+    tables.log("patch_dag_run", {"state": "failed"}, "job-1")
+    (state,) = database.states_of(rows()).values()
+    assert state.marked_failed_by == by
+
+
 @pytest.mark.parametrize("extra", [None, "", "{bad", "[]", '{"actions": 7}', '{"actions": [{"entities": [1]}]}'])
 def test_audit_rows_that_say_nothing(extra: str | None) -> None:
     assert list(marked_failed(extra, DAG, "job-1")) == []

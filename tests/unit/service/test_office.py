@@ -94,6 +94,7 @@ class Airflow(FakeGateway):
             monkeypatch.setattr(sweep.sweeprows, name, getattr(self, "sweep_" + name.split("_")[0]))
         for module, name in (("database", "with_conf"), ("database", "states_of"), ("database", "write_value")):
             monkeypatch.setattr(getattr(sweep, module), name, getattr(self, name))
+        monkeypatch.setattr(sweep.returning, "restore_shapes", lambda: 0)
         monkeypatch.setattr(sweep, "name_lock", lambda workspace, name, _: self.name_lock(workspace, name))
         monkeypatch.setattr(sweep, "shape_lock", lambda *_: nullcontext(True))
 

@@ -24,8 +24,9 @@ from sqlalchemy import create_engine, func, insert, select
 from sqlalchemy.orm import Session
 
 from nemo_airflow_provider.model import names
-from nemo_airflow_provider.service import database, sweeprows
-from tests.unit.service.fakes import START
+from nemo_airflow_provider.model.shape import loads
+from nemo_airflow_provider.service import database, returning, sweeprows
+from tests.unit.service.fakes import START, spec_of
 
 DAG = "nemo.default.train.00000000"
 DAY = timedelta(days=1)
@@ -97,7 +98,7 @@ def tables(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
             yield session
             session.flush()
 
-        for module in (database, sweeprows):
+        for module in (database, sweeprows, returning):
             monkeypatch.setattr(module, "session_scope", scope)
         yield Tables(session)
         session.rollback()
@@ -219,6 +220,31 @@ def test_the_newest_sweeps_are_kept(tables: Tables) -> None:
 
 class TestShapes:
     SINCE = START + 30 * DAY
+
+    @pytest.mark.parametrize(
+        ("state", "stored", "conf", "comes_back"),
+        [
+            ("queued", False, True, True),
+            ("running", False, True, True),
+            ("success", False, True, False),
+            ("failed", False, True, False),
+            ("queued", True, True, False),
+            ("queued", False, False, False),
+        ],
+    )
+    def test_which_come_back(self, tables: Tables, state: str, stored: bool, conf: bool, comes_back: bool) -> None:
+        spec = spec_of("one", "two")
+        dag_id = names.shape_dag_id("default", spec.platform_spec.shape())
+        tables.shape(dag_id, stored=stored, stale=True)
+        tables.run("job-1", state, dag_id=dag_id, conf=spec.model_dump(mode="json") if conf else {"x": 1})
+        tables.run("by-hand", "running", dag_id=names.anchor_dag_id("default"))
+        tables.run("job-1", "running", dag_id="somebody.elses")
+        assert returning.restore_shapes() == (1 if comes_back else 0)
+        value = database.shape_value(dag_id)
+        assert (value is not None) is (comes_back or stored)
+        if comes_back:
+            assert loads(dag_id, value or "").dag_id == dag_id
+        assert returning.restore_shapes() == 0
 
     @pytest.mark.parametrize(
         ("made", "run", "unused"),
