@@ -103,6 +103,15 @@ def posted(client: httpx.Client, path: str, body: Any) -> None:
         answer.raise_for_status()
 
 
+def created(client: httpx.Client, name: str, command: list[str], profile: str = "default") -> None:
+    """Make a job of the step `one`.
+
+    :param profile: of provider subprocess
+    """
+    step = {"name": "one", "executor": {"provider": "subprocess", "profile": profile, "command": command}}
+    posted(client, PATH, {"name": name, "source": "bench", "spec": {}, "platform_spec": {"steps": [step]}})
+
+
 def end(stop: Callable[[str], Any], names: Iterable[str], look: Callable[[], list[str]]) -> None:
     """Stop what a failed measurement has left, so that it costs the next one nothing; for two minutes at most."""
     everywhere(stop, names)
@@ -127,9 +136,7 @@ def _lines(file: Path) -> int:
 
 def _create(client: httpx.Client, name: str, folder: Path) -> None:
     command = ["sh", "-c", f"echo started >> {shlex.quote(str(folder / name))}"]
-    step = {"name": "one", "executor": {"provider": "subprocess", "profile": "default", "command": command}}
-    body = {"name": name, "source": "bench", "spec": {}, "platform_spec": {"steps": [step]}}
-    posted(client, PATH, body)
+    created(client, name, command)
 
 
 def _statuses(client: httpx.Client, batch: str, count: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from bench.burst import END_SECONDS, patiently, posted
+from bench.burst import END_SECONDS, created, patiently
 from bench.jobs import PATH, TERMINAL
 from bench.registry import System, measurement
 
@@ -77,18 +77,17 @@ def _sample(system: System, profile: str) -> dict[str, float]:
 
 
 def _measured(first: CountingJob, second: CountingJob) -> dict[str, float]:
-    at_work: dict[str, Look] = {"active": first.has_status("active"), "next_line": first.has_said_more}
-    seconds_until(first.create, at_work)
+    seconds_until(first.create, first.at_work())
     pause = seconds_until(
         lambda: first.ask("pause"), {"paused": first.has_status("paused"), "slot_free": first.holds_no_slot}
     )
     pause["standing_still"] = first.worked_on_for()
     time.sleep(REST_SECONDS)
-    resume = seconds_until(lambda: first.ask("resume"), at_work)
+    resume = seconds_until(lambda: first.ask("resume"), first.at_work())
     cancel = seconds_until(
         lambda: first.ask("cancel"), {"cancelled": first.has_status("cancelled"), "slot_free": first.holds_no_slot}
     )
-    create = seconds_until(second.create, {"active": second.has_status("active"), "next_line": second.has_said_more})
+    create = seconds_until(second.create, second.at_work())
     found = {"pause": pause, "resume": resume, "cancel": cancel, "create_anew": create}
     return {f"{verb}_to_{what}_seconds": taken for verb, times in found.items() for what, taken in times.items()} | {
         "pause_over_cancel_to_slot_free": pause["slot_free"] / cancel["slot_free"],
@@ -132,10 +131,7 @@ class CountingJob:
 
     def create(self) -> None:
         """Make it."""
-        command = [sys.executable, "-S", "-c", _COUNTING]
-        step = {"name": "one", "executor": {"provider": "subprocess", "profile": self._profile, "command": command}}
-        body = {"name": self._name, "source": "bench", "spec": {}, "platform_spec": {"steps": [step]}}
-        posted(self._client, PATH, body)
+        created(self._client, self._name, [sys.executable, "-S", "-c", _COUNTING], self._profile)
 
     def ask(self, verb: str) -> None:
         """Pause, resume or cancel it."""
@@ -155,6 +151,10 @@ class CountingJob:
             return bool(status == wanted)
 
         return look
+
+    def at_work(self) -> dict[str, Look]:
+        """What shows that it has begun, or goes on."""
+        return {"active": self.has_status("active"), "next_line": self.has_said_more}
 
     def has_said_more(self, asked: float) -> bool:
         """Whether its log has a line that it has printed since then."""

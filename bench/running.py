@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import httpx
 
 from bench import stock
-from bench.burst import everywhere, patiently, posted
+from bench.burst import created, everywhere, patiently
 from bench.jobs import PATH, TERMINAL
 from bench.registry import System, measurement
 
@@ -108,14 +108,7 @@ def _over_window(system: System) -> dict[str, float]:
 
 
 def _create(client: httpx.Client, name: str) -> None:
-    executor = {"provider": "subprocess", "profile": "default", "command": ["sh", "-c", f"exec {_SLEEP}"]}
-    body = {
-        "name": name,
-        "source": "bench",
-        "spec": {},
-        "platform_spec": {"steps": [{"name": "one", "executor": executor}]},
-    }
-    posted(client, PATH, body)
+    created(client, name, ["sh", "-c", f"exec {_SLEEP}"])
 
 
 def _status(client: httpx.Client, name: str) -> str | None:

@@ -102,10 +102,8 @@ class NemoJobsHook(BaseHook):  # type: ignore[misc]
         connection, authority = self.connection, self.connection.extra_dejson.get("certificate_authority") or None
         token = connection.password or None
         if token and connection.login:
-            token = (
-                self._token
-                if self._token and lasts(self._token, _LEAST_SECONDS)
-                else token_for(
+            if self._token is None or not lasts(self._token, _LEAST_SECONDS):
+                self._token = token_for(
                     self.base_url,
                     connection.login,
                     token,
@@ -113,8 +111,7 @@ class NemoJobsHook(BaseHook):  # type: ignore[misc]
                     sleep=sleep,
                     bounds=login_bounds,
                 )
-            )
-            self._token = token
+            token = self._token
         transport = Transport(self.base_url, token=token, certificate_authority=authority, sleep=sleep)
         return JobsClient(workspace=self.workspace, transport=transport)
 

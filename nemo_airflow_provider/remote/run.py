@@ -21,6 +21,7 @@ from nemo_airflow_provider.remote.adoption import is_ours, marked
 from nemo_airflow_provider.remote.calls import Calls, Interrupted, cut_when_terminated, interruptible_sleep
 from nemo_airflow_provider.remote.follow import Follower
 from nemo_airflow_provider.remote.memory import Memory
+from nemo_airflow_provider.remote.moments import moment_of
 from nemo_airflow_provider.remote.record import RemoteRecord
 from nemo_airflow_provider.remote.results import fetch_results
 from nemo_airflow_provider.remote.task import RemoteTask
@@ -133,7 +134,7 @@ class RemoteRun:
             if error.status != 409:
                 raise StepFailed(f"{server.url} refuses the job: {error.text}") from error
             job = self._adopt(client, error.text)
-            done, moment = "Adopted", created_at(job)
+            done, moment = "Adopted", moment_of(job.get("created_at"))
         self._memory.submitted(job, moment.isoformat())
         self._host.note(f"{done} job '{record.name}' ({job.get('id')}) in workspace '{record.workspace}', {server.url}")
 
@@ -186,15 +187,6 @@ class RemoteRun:
             raise StepLeft(f"this worker is going away; {job} runs on and the next try goes on with it")
         done = "was cancelled" if self.cancel_now() else "may go on: it was not cancelled"
         raise StepFailed(f"The task was ended by a person. {job} {done}.")
-
-
-def created_at(job: dict[str, Any]) -> datetime:
-    """When a server made a job: in UTC, which upstream does not say; now where it tells no time."""
-    try:
-        moment = datetime.fromisoformat(str(job.get("created_at")))
-    except ValueError:
-        return datetime.now(UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def message_of(status: dict[str, Any]) -> str:

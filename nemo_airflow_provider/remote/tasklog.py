@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.model.logline import LogLine, micros_of
+from nemo_airflow_provider.remote.moments import moment_of
 from nemo_airflow_provider.runner import StepHost
 
 
@@ -66,17 +66,8 @@ class TaskLog:
         message = str(row.get("message", ""))
         return LogLine(
             seq=seq,
-            micros=_micros(row.get("timestamp")),
+            micros=micros_of(moment_of(row.get("timestamp")).isoformat()),
             task=str(row.get("job_task", "")),
             stream="stderr" if row.get("stream") == "stderr" else "stdout",
             message=f"{row.get('job_step')} | {message}" if self._names_steps else message,
         )
-
-
-def _micros(timestamp: object) -> int:
-    """Of a time without a zone too, as upstream 0.8.1 gives them; now for what is no time."""
-    try:
-        moment = datetime.fromisoformat(str(timestamp))
-    except ValueError:
-        moment = datetime.now(UTC)
-    return micros_of((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat())

@@ -18,6 +18,8 @@ def shorten(record: StepRecord) -> None:
     """Take words from the rows of ended workloads until the record is small enough, the oldest first: the ends of their
     output before what is known of their ends. The log has all output still, and the newest workload's row stays whole.
     """
+    if len(record.tasks) < 2:
+        return  # nothing to take, and not worth a look at each write
     excess = len(json.dumps(record.model_dump(mode="json", exclude_defaults=True))) - MOST_BYTES
     for forget in (_forget_output, _forget_details):
         for row in record.tasks[:-1]:

@@ -79,7 +79,7 @@ def runs_named(session: Session, workspace: str, name: str) -> list[int]:
     if head is None:
         return []
     dag_ids = [dag_id for dag_id in session.scalars(dags_of(workspace)) if authored.head_of(dag_id) == head]
-    found = _named(session, name, DagRun.dag_id.in_(dag_ids))
+    found = _named(session, name, DagRun.dag_id.in_(dag_ids)) if dag_ids else []
     if found:
         if len(_FOUND) >= _MOST_FOUND:
             _FOUND.clear()

@@ -85,21 +85,14 @@ def at_work(lab: Lab, profile: str = "default") -> Staged:
 
 def stopping(lab: Lab) -> Staged:
     """Cancelled, with a command that takes its time."""
-    staged = _submit(lab, "stopping", "patient", reluctant)
-    staged.job.wait_for_line("line 5")
-    staged.job.cancel()
-    wait_until(staged.marks.told.exists, 60, "the command to be told")
+    staged = _told_to_stop(lab, "stopping", Job.cancel)
     staged.ends = "cancelled"
     return staged
 
 
 def told_to_stop_by_clear(lab: Lab) -> Staged:
     """Cleared, with a command that takes its time."""
-    staged = _submit(lab, "cleared", "patient", reluctant)
-    staged.job.wait_for_line("line 5")
-    clear(staged.job)
-    wait_until(staged.marks.told.exists, 60, "the command to be told")
-    return staged
+    return _told_to_stop(lab, "cleared", clear)
 
 
 def paused(lab: Lab, profile: str = "default") -> Staged:
@@ -190,6 +183,14 @@ def staged_jobs(
 def _submit(lab: Lab, stage: str, profile: str = "default", command: Callable[[Marks], list[str]] = counting) -> Staged:
     marks = lab.marks()
     return Staged(lab.submit(stage, step("work", command(marks), profile)), marks, stage)
+
+
+def _told_to_stop(lab: Lab, stage: str, ask: Callable[[Job], object]) -> Staged:
+    staged = _submit(lab, stage, "patient", reluctant)
+    staged.job.wait_for_line("line 5")
+    ask(staged.job)
+    wait_until(staged.marks.told.exists, 60, "the command to be told")
+    return staged
 
 
 def _end_command(staged: Staged) -> None:
