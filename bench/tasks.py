@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import proc
 from bench.registry import TaskMemory
 from nemo_airflow_provider import processes
+from nemo_airflow_provider.backends.subprocess import supervisor
 from tests.stack.airflow import AirflowStack
 
 
@@ -20,9 +21,10 @@ class Tasks:
 
     def memory(self) -> TaskMemory:
         executor = set(self._stack.server.components["scheduler"].members())
-        # Supervisors leave every session of Airflow's. Workloads do too, and are nobody's of ours.
-        outside = set(self._stack.processes()) - set(self._stack.server.members())
-        supervisors = [process for process in outside if "python" in processes.title(process).partition(" ")[0]]
+        # Workloads work in a directory below the home; a supervisor has nothing of it, and is the parent of one.
+        table = processes.living()
+        parents = {table[process].parent for process in self._stack.processes() if process in table}
+        supervisors = [process for process in parents if supervisor.__name__ in processes.title(process)]
         return TaskMemory(
             sum(map(proc.shared_bytes, executor)) / 1e6,
             sum(map(proc.shared_bytes, supervisors)) / 1e6,
