@@ -8,13 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.documents.mapping import NoMapping, load
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.hooks.nemo_jobs import NemoJobsHook
-from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow
+from nemo_airflow_provider.model.jsonable import NotJson, jsonable
+from nemo_airflow_provider.operators.parameters import Later, check_value
+from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow, faults_told_of
 from nemo_airflow_provider.remote.naming import Caller
 from nemo_airflow_provider.remote.run import RemoteRun
 from nemo_airflow_provider.remote.task import RemoteTask, Server
@@ -46,7 +49,7 @@ class NemoJobOperator(WatchingOperator):
     :param results: names of JSON results whose content is returned
     :param max_result_bytes: of each
     :param max_log_lines: first and last lines of the log that are copied; default: `[nemo] task_log_max_lines`
-    :raises InvalidJob: `max_log_lines` is no number of lines
+    :raises InvalidTask: `job` or `max_log_lines` cannot be right; the text names DAG, task and parameter
     """
 
     template_fields: Sequence[str] = ("job", "name", "workspace")
@@ -67,9 +70,8 @@ class NemoJobOperator(WatchingOperator):
         max_log_lines: int | None = None,
         **kwargs: Any,
     ) -> None:
+        _check(kwargs.get("dag"), kwargs["task_id"], job, max_log_lines)
         super().__init__(**kwargs)
-        if max_log_lines is not None and (type(max_log_lines) is not int or max_log_lines < 0):
-            raise InvalidJob(f"max_log_lines: {max_log_lines!r} is no whole number from 0 on.")
         self.job = job
         self.name = name
         self.workspace = workspace
@@ -81,6 +83,13 @@ class NemoJobOperator(WatchingOperator):
         self.results = results
         self.max_result_bytes = max_result_bytes
         self.max_log_lines = max_log_lines
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> Any:
+        """As of every operator; what is wrong is an import error here too."""
+        dag = kwargs.get("dag") or DagContext.get_current()
+        _check(dag, kwargs["task_id"], kwargs.get("job", Later()), kwargs.get("max_log_lines"))
+        return super().partial(**kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the job; see `remote.run.RemoteRun`."""
@@ -142,6 +151,31 @@ class NemoJobOperator(WatchingOperator):
         if not isinstance(job, Mapping):
             raise InvalidJob("The job must be an object, the body of a create request.")
         return dict(job)
+
+
+def _check(dag: Any, task_id: str, job: object, max_log_lines: object) -> None:
+    """Find what is wrong with parameters, as far as they are known.
+
+    :raises InvalidTask: naming DAG, task, parameter and what is allowed
+    """
+    with faults_told_of(dag, task_id):
+        check_value("job", job, _body)
+        if max_log_lines is not None and (type(max_log_lines) is not int or max_log_lines < 0):
+            raise InvalidJob(f"max_log_lines: {max_log_lines!r} is no whole number from 0 on.")
+
+
+def _body(job: object) -> object:
+    """What is sent of a job, or the path of its file."""
+    if isinstance(job, str):
+        return job
+    if not isinstance(job, Mapping):
+        raise InvalidJob(
+            f"job: a {type(job).__name__} is neither the body of a job nor the path, as text, of a file that holds one."
+        )
+    try:
+        return jsonable(dict(job))
+    except NotJson as error:
+        raise InvalidJob(f"job: {error}") from None
 
 
 def _loaded(path: Path) -> dict[str, Any]:

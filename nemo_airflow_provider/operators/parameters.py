@@ -50,7 +50,7 @@ class StepParameters:
         for name, read in _READERS.items():
             value = getattr(self, name)
             if value is not None:
-                _check(name, value, read)
+                check_value(name, value, read)
         if provider == PROCESS_PROVIDER:
             self._check_process()
         if _is_known([self.command, self.entrypoint]):
@@ -118,7 +118,12 @@ class Later:
         return iter(())
 
 
-def _check(name: str, value: object, read: Callable[[Any], object]) -> None:
+def check_value(name: str, value: object, read: Callable[[Any], object]) -> None:
+    """Find what is wrong with one parameter of an operator, as far as it is known.
+
+    :param read: makes what is stored of a value that is known
+    :raises InvalidJob: naming the parameter and what is allowed
+    """
     try:
         # Of what is known later too: Airflow goes through it for templates.
         check_size(value)

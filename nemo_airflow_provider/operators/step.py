@@ -11,18 +11,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.definitions._internal.contextmanager import DagContext
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import TaskAwaitingInput
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.backends.registry import BACKENDS
-from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model.record import STEP_RETRIES
 from nemo_airflow_provider.operators.host import answer_of
 from nemo_airflow_provider.operators.ordinary import ParameterSource
 from nemo_airflow_provider.operators.parameters import PARAMETERS, Later, StepParameters
 from nemo_airflow_provider.operators.placement import Choice, choose
 from nemo_airflow_provider.operators.source import StepSource, open_profile
-from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow
+from nemo_airflow_provider.operators.watching import WatchingOperator, ends_told_to_airflow, faults_told_of
 from nemo_airflow_provider.profiles import Profile
 from nemo_airflow_provider.runner import Answer, Repeats, StepParked, Timing, run_step
 
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
 
 _RETRY_DELAY = timedelta(seconds=1)
 _STEP_RETRY_DELAY = timedelta(seconds=10)
-
-
-class InvalidStep(InvalidJob, AirflowFailException):  # type: ignore[misc]
-    """A step that cannot run as its author wrote it: an import error of the DAG file, or the end of a mapped task."""
 
 
 class JobStepOperator(WatchingOperator):
@@ -57,7 +52,7 @@ class JobStepOperator(WatchingOperator):
     :param step_retry_delay: before the first of these starts; doubles with each, up to five minutes
     :param retries: Airflow's retries, for lost workers: the workload runs on and is adopted, not started again
     :param source: which step it is, where no parameters say so; nothing is a template then
-    :raises InvalidStep: a parameter cannot be right; the text names DAG, task, parameter and what is allowed
+    :raises InvalidTask: a parameter cannot be right; the text names DAG, task, parameter and what is allowed
     """
 
     template_fields: Sequence[str] = PARAMETERS
@@ -175,16 +170,13 @@ def _checked(
 ) -> Choice:
     """The profile of a step whose parameters were found good, as far as they are known.
 
-    :raises InvalidStep: they are not
+    :raises InvalidTask: they are not
     """
-    try:
+    with faults_told_of(dag, task_id):
         choice = choose(operator, profile, workspace, hands_back=parameters.has("result_file"))
         parameters.check(choice.profile.partition("/")[0])
         Repeats.of(*repeats)
-    except InvalidJob as error:
-        where = f"DAG '{dag.dag_id}', task" if dag is not None else "Task"
-        raise InvalidStep(f"{where} '{task_id}': {error}") from None
-    return choice
+        return choice
 
 
 class SubprocessStepOperator(JobStepOperator):

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _COME_BACK = timedelta(seconds=5)
 
 
+class InvalidTask(InvalidJob, AirflowFailException):  # type: ignore[misc]
+    """A task that cannot run as its author wrote it: an import error of the DAG file, or the end of a mapped task."""
+
+
 class WatchingOperator(BaseOperator):  # type: ignore[misc]
     """An operator whose work outlives its process."""
 
@@ -37,6 +41,20 @@ class WatchingOperator(BaseOperator):  # type: ignore[misc]
         wakeup = getattr(self, "_wakeup", None)
         if wakeup is not None:
             wakeup.set()
+
+
+@contextmanager
+def faults_told_of(dag: Any, task_id: str) -> Iterator[None]:
+    """A block whose complaints about a task's parameters say of which task they are.
+
+    :param dag: of the task; None where it has none yet
+    :raises InvalidTask: for any `InvalidJob`
+    """
+    try:
+        yield
+    except InvalidJob as error:
+        where = f"DAG '{dag.dag_id}', task" if dag is not None else "Task"
+        raise InvalidTask(f"{where} '{task_id}': {error}") from None
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from nemo_airflow_provider.dags.job_dag import job_dag
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model import authored
 from nemo_airflow_provider.operators import step as operators
-from nemo_airflow_provider.operators.step import InvalidStep, JobStepOperator, SubprocessStepOperator
+from nemo_airflow_provider.operators.step import JobStepOperator, SubprocessStepOperator
+from nemo_airflow_provider.operators.watching import InvalidTask
 from nemo_airflow_provider.runner import StepTask
 
 PROFILES = """
@@ -77,17 +78,17 @@ def in_dag(make: Callable[[], Any]) -> Any:
     ],
 )
 def test_what_is_wrong_is_an_import_error(parameters: dict[str, Any], text: str) -> None:
-    with pytest.raises(InvalidStep) as caught:
+    with pytest.raises(InvalidTask) as caught:
         in_dag(lambda: SubprocessStepOperator(task_id="train", **parameters))
     assert str(caught.value).startswith("DAG 'daily', task 'train': ")
     assert text in str(caught.value)
     if "command" in parameters:
-        with pytest.raises(InvalidStep, match="DAG 'daily', task 'train': "):
+        with pytest.raises(InvalidTask, match="DAG 'daily', task 'train': "):
             in_dag(lambda: SubprocessStepOperator.partial(task_id="train", **parameters))
 
 
 def test_any_profile_needs_a_name() -> None:
-    with pytest.raises(InvalidStep, match="profile: it is missing; give 'provider/name'"):
+    with pytest.raises(InvalidTask, match="profile: it is missing; give 'provider/name'"):
         in_dag(lambda: JobStepOperator(task_id="train", command="true"))
 
 

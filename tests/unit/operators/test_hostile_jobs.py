@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from nemo_airflow_provider.dags.job_dag import job_dag
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.operators.nemo_job import NemoJobOperator
-from tests.unit.operators.hostile import FILES, VALUES
+from nemo_airflow_provider.operators.watching import InvalidTask
+from tests.unit.operators.hostile import FILES, VALUES, looped
 
 JOB: dict[str, Any] = {
     "source": "file",
@@ -70,6 +71,39 @@ def test_a_job_of_python(value: Any, text: str) -> None:
         job_dag("nightly", {**JOB, "spec": value})
     assert str(caught.value).startswith("DAG 'nightly': the job cannot be stored: ")
     assert text.replace("'a", "'spec.a") in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "text"), VALUES)
+@pytest.mark.parametrize("make", [NemoJobOperator, NemoJobOperator.partial])
+def test_a_job_of_python_for_elsewhere(make: Any, value: Any, text: str) -> None:
+    with DAG("daily", schedule=None), pytest.raises(InvalidTask) as caught:
+        make(task_id="train", job={**JOB, "spec": value})
+    told = str(caught.value)
+    assert told.startswith("DAG 'daily', task 'train': job: ")
+    assert text.replace("'a", "'spec.a") in told
+
+
+def test_a_job_for_elsewhere_that_holds_itself_and_a_template() -> None:
+    with DAG("daily", schedule=None), pytest.raises(InvalidTask, match="or holds itself"):
+        NemoJobOperator(task_id="train", job={**looped(), "when": "{{ ds }}"})
+
+
+@pytest.mark.parametrize("job", [5, None, ["a"], b"job.yaml", Path("job.yaml")])
+def test_what_is_no_job_for_elsewhere(job: Any) -> None:
+    with pytest.raises(InvalidTask, match=f"Task 't': job: a {type(job).__name__} is neither the body of a job nor"):
+        NemoJobOperator(task_id="t", job=job)
+
+
+def test_jobs_for_elsewhere_that_are_known_later() -> None:
+    with DAG("daily", schedule=None):
+
+        @task
+        def made() -> dict[str, Any]:
+            return JOB
+
+        NemoJobOperator(task_id="one", job={**JOB, "spec": {"of": made(), "when": "{{ ds }}"}})
+        NemoJobOperator(task_id="two", job=made())
+        NemoJobOperator.partial(task_id="each", name="a").expand(job=[JOB, JOB])
 
 
 def test_tuples_and_number_keys_of_python_are_what_json_makes_of_them() -> None:

@@ -10,7 +10,8 @@ from airflow.sdk import DAG
 
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.operators.parameters import StepParameters
-from nemo_airflow_provider.operators.step import InvalidStep, SubprocessStepOperator
+from nemo_airflow_provider.operators.step import SubprocessStepOperator
+from nemo_airflow_provider.operators.watching import InvalidTask
 from tests.unit.operators.hostile import VALUES, looped
 
 
@@ -22,7 +23,7 @@ def _profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(**parameters: Any) -> str:
-    with DAG("daily"), pytest.raises(InvalidStep) as caught:
+    with DAG("daily"), pytest.raises(InvalidTask) as caught:
         SubprocessStepOperator(task_id="train", **{"command": "true", **parameters})
     text = str(caught.value)
     assert text.startswith("DAG 'daily', task 'train': ")
