@@ -90,6 +90,7 @@ def _launch(server: AirflowServer, environ: Mapping[str, str], options: argparse
         except LaunchError as error:
             return _fail(str(error), FAILED)
         finally:
+            _say("Ending Airflow …")
             _stop(server)
 
 

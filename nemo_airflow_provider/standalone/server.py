@@ -11,15 +11,13 @@ import json
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from nemo_airflow_provider import processes
-from nemo_airflow_provider.standalone import environment
+from nemo_airflow_provider.standalone import asking, environment
 from nemo_airflow_provider.standalone.component import Component
+from nemo_airflow_provider.standalone.pulse import Pulse
 from nemo_airflow_provider.standalone.restarts import ALLOWANCE, Restarts
 
 READY_PATH = "/apis/jobs/v2/execution-profiles"
@@ -67,6 +65,7 @@ class AirflowServer:
         self._clock = clock
         self._next_look = clock()
         self._restarts = {name: Restarts(clock) for name in COMMANDS}
+        self._pulse = Pulse(clock)
         self.logs = self.home / "logs" / "standalone"
         self.components = {name: self._component(name, command) for name, command in COMMANDS.items()}
 
@@ -117,7 +116,7 @@ class AirflowServer:
 
         :raises LaunchError: Airflow answers, but without the jobs API
         """
-        answer = _get(self.url + READY_PATH)
+        answer = asking.get(self.url + READY_PATH)
         if answer is None or answer.status >= 500:
             return False
         if answer.content == "application/json" and answer.status in (200, 401, 403):
@@ -130,7 +129,7 @@ class AirflowServer:
 
     def _dags_are_read(self) -> bool:
         """Whether Airflow has read our DAG file, without which no job can be created; if we may not ask, yes."""
-        answer = _get(self.url + DAGS_PATH)
+        answer = asking.get(self.url + DAGS_PATH)
         if answer is None or answer.status >= 500:
             return False
         return answer.status != 200 or json.loads(answer.body)["total_entries"] > 0
@@ -138,12 +137,15 @@ class AirflowServer:
     def check(self, report: Callable[[str], None] = lambda _: None) -> None:
         """Start components again that ended: on some errors the scheduler does by design and expects to be started.
 
+        A scheduler that runs and has no heartbeat any more is ended first.
+
         It never waits: a pause before a restart is over at a later call. Before everything was ready once, an end is
         taken for a fault of the configuration, which no restart mends.
 
         :param report: told about every restart, before its pause
         :raises LaunchError: a component ended before it was ready, or too often
         """
+        self._end_silent_scheduler(report)
         for name, component in self.components.items():
             if name in self._given_up or component.exit_code() is None:
                 continue
@@ -156,6 +158,13 @@ class AirflowServer:
             self._next_look = self._clock() + LOOK_SECONDS
             for component in self.components.values():
                 _end_remains(component)
+
+    def _end_silent_scheduler(self, report: Callable[[str], None]) -> None:
+        scheduler = self.components["scheduler"]
+        if self._was_ready and scheduler.is_running() and self._pulse.has_stopped(self.url, scheduler.pid or 0):
+            report("The scheduler runs, but has no heartbeat any more: it is ended. Tasks at work go on.")
+            scheduler.send(signal.SIGKILL)
+            scheduler.wait(1)
 
     def _plan_restart(self, component: Component, report: Callable[[str], None]) -> None:
         name, ending = component.name, component.ending()
@@ -224,20 +233,3 @@ def _end_remains(component: Component) -> None:
 def _is_idle_worker(pid: int) -> bool:
     """Whether it is a worker of LocalExecutor between two tasks, by the title that Airflow gives it."""
     return processes.title(pid).endswith("<idle>")
-
-
-class _Answer(NamedTuple):
-    status: int
-    content: str
-    body: bytes
-
-
-def _get(url: str) -> _Answer | None:
-    """One request, None when nobody answers."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return _Answer(answer.status, answer.headers.get_content_type(), answer.read())
-    except urllib.error.HTTPError as error:
-        return _Answer(error.code, error.headers.get_content_type(), b"")
-    except OSError:
-        return None

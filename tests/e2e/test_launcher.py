@@ -177,6 +177,27 @@ class TestServe:
         assert serving.wait(30) == 0, serving.text()
         assert gone(everything)
 
+    def test_a_scheduler_that_hangs_is_replaced_and_its_task_goes_on(self, serving: Launcher) -> None:
+        url = serving.wait_for(r"Ready after .*?(http://\S+)")[1]
+        everything = serving.everything()
+        with httpx.Client(base_url=url, timeout=30) as client:
+
+            def scheduler_is_healthy() -> bool:
+                answer = client.get("/api/v2/monitor/health")
+                return answer.is_success and answer.json()["scheduler"]["status"] == "healthy"
+
+            wait_until(scheduler_is_healthy, 60, "a heartbeat of the scheduler")
+            os.kill(serving.child("scheduler"), signal.SIGSTOP)
+            serving.wait_for("no heartbeat any more: it is ended", 180)
+            serving.wait_for(r"The scheduler was ended by SIGKILL and is started again in 1 s")
+            wait_until(scheduler_is_healthy, 120, "a heartbeat of the new one")
+            runs = client.get("/api/v2/dags/stubborn/dagRuns").json()["dag_runs"]
+            assert [run["state"] for run in runs] == ["running"]
+        everything |= serving.everything()
+        serving.process.send_signal(signal.SIGTERM)
+        assert serving.wait(30) == 0, serving.text()
+        assert gone(everything)
+
     def test_what_ends_again_and_again_ends_everything(self, serving: Launcher) -> None:
         everything = serving.everything()
         serving.kill_for_good("dag-processor")

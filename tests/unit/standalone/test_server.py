@@ -14,6 +14,7 @@ import pytest
 from nemo_airflow_provider import processes
 from nemo_airflow_provider.standalone import environment
 from nemo_airflow_provider.standalone.component import Component
+from nemo_airflow_provider.standalone.pulse import HEALTH_PATH, LATE_LOOKS, LOOK_SECONDS
 from nemo_airflow_provider.standalone.restarts import MOST
 from nemo_airflow_provider.standalone.server import COMMANDS, DAGS_PATH, READY_PATH, AirflowServer, LaunchError
 from tests.unit.cli.fake_server import Answer, FakeServer
@@ -254,3 +255,54 @@ def test_of_other_components_nothing_stays(airflow: AirflowServer, clock: Clock,
     start_again(airflow, clock)
     assert not set(below.values()) & set(processes.living())
     assert component.members() == [component.pid]
+
+
+def looks(airflow: AirflowServer, clock: Clock, number: int = LATE_LOOKS) -> list[str]:
+    """Let the heartbeat be looked at so often; what was told."""
+    told: list[str] = []
+    for _ in range(number):
+        clock.now += LOOK_SECONDS
+        airflow.check(told.append)
+    return told
+
+
+def heartbeat(server: FakeServer, status: str | None) -> None:
+    server.on("GET", HEALTH_PATH, Answer({"scheduler": {"status": status}}))
+
+
+def test_a_scheduler_whose_loop_is_over_is_ended_and_started_again(
+    server: FakeServer, airflow: AirflowServer, clock: Clock
+) -> None:
+    airflow.start(*COMMANDS)
+    airflow.wait_ready()
+    before = {name: each.pid for name, each in airflow.components.items()}
+    heartbeat(server, "healthy")
+    assert looks(airflow, clock, 1) == []
+    heartbeat(server, "unhealthy")
+    assert looks(airflow, clock, LATE_LOOKS - 1) == []
+    first, second = looks(airflow, clock, 1)
+    assert first == "The scheduler runs, but has no heartbeat any more: it is ended. Tasks at work go on."
+    assert second.startswith("The scheduler was ended by SIGKILL and is started again in 1 s (1 of")
+    # The new one has not beaten yet, and what is told is the heartbeat of the old one.
+    assert looks(airflow, clock, 2 * LATE_LOOKS) == []
+    assert {name for name, each in airflow.components.items() if each.pid != before[name]} == {"scheduler"}
+
+
+@pytest.mark.parametrize("between", ["healthy", None, "no answer", "no JSON"])
+def test_a_heartbeat_that_is_late_now_and_then_ends_nothing(
+    server: FakeServer, airflow: AirflowServer, clock: Clock, between: str | None
+) -> None:
+    airflow.start(*COMMANDS)
+    airflow.wait_ready()
+    heartbeat(server, "healthy")
+    assert looks(airflow, clock, 1) == []
+    for _ in range(3):
+        heartbeat(server, "unhealthy")
+        assert looks(airflow, clock, LATE_LOOKS - 1) == []
+        if between == "no answer":
+            server.on("GET", HEALTH_PATH, Answer({}, 500))
+        elif between == "no JSON":
+            server.on("GET", HEALTH_PATH, Answer([]))
+        else:
+            heartbeat(server, between)
+        assert looks(airflow, clock, 1) == []
