@@ -23,6 +23,9 @@ SECTION = "nemo"
 #: A month: later than any Airflow is restarted, and within what it can compute dates of.
 _MOST_SWEEP_SECONDS = 2_592_000
 
+TASK_LOG_MAX_LINES = 5000
+PAUSE_HOLD_SECONDS = 10.0
+
 _GRANTS_EXAMPLE = '[["research", "shared/hf-token"]]'
 
 
@@ -180,7 +183,7 @@ def task_log_max_lines() -> int:
     :raises ConfigError: not a whole number
     """
     with _told("task_log_max_lines"):
-        return max(0, int(conf.getint(SECTION, "task_log_max_lines", fallback=5000)))
+        return max(0, int(conf.getint(SECTION, "task_log_max_lines", fallback=TASK_LOG_MAX_LINES)))
 
 
 def pause_hold_seconds() -> float:
@@ -189,7 +192,7 @@ def pause_hold_seconds() -> float:
     :raises ConfigError: not a number
     """
     with _told("pause_hold_seconds"):
-        return float(conf.getfloat(SECTION, "pause_hold_seconds", fallback=10.0))
+        return float(conf.getfloat(SECTION, "pause_hold_seconds", fallback=PAUSE_HOLD_SECONDS))
 
 
 @contextmanager

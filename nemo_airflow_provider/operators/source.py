@@ -13,6 +13,7 @@ from nemo_airflow_provider.backends.registry import create_backend
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.record import generation_of
 from nemo_airflow_provider.model.spec import JobSpec
+from nemo_airflow_provider.operators.options import StepOptions
 from nemo_airflow_provider.runner import StepTask
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def assemble(
     :param stream: see `StepTask.index`; None: the index
     """
     run, instance = context["dag_run"], context["ti"]
-    step = job.platform_spec.steps[index]
+    step, options = job.platform_spec.steps[index], StepOptions.read()
     return StepTask(
         dag_id=run.dag_id,
         run_id=run.run_id,
@@ -74,10 +75,10 @@ def assemble(
         user=run.triggering_user_name,
         base_url=settings.task_base_url(),
         storage=settings.storage(),
-        task_log_max_lines=settings.task_log_max_lines(),
+        task_log_max_lines=options.task_log_max_lines,
         open_backend=open_backend,
         may_use=lambda secret: settings.may_use(identity.workspace, secret),
-        refusal=refusal or refusal_of(job),
+        refusal=refusal or options.fault or refusal_of(job),
     )
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.exceptions import TaskAwaitingInput
 
-from nemo_airflow_provider import settings
 from nemo_airflow_provider.backends.registry import BACKENDS
 from nemo_airflow_provider.model.record import STEP_RETRIES
 from nemo_airflow_provider.operators.host import answer_of
+from nemo_airflow_provider.operators.options import StepOptions
 from nemo_airflow_provider.operators.ordinary import ParameterSource
 from nemo_airflow_provider.operators.parameters import PARAMETERS, Later, StepParameters
 from nemo_airflow_provider.operators.placement import Choice, choose
@@ -138,7 +138,7 @@ class JobStepOperator(WatchingOperator):
         return self._run(context, answer_of(event))
 
     def _run(self, context: Context, answer: Answer | None) -> Any:
-        timing = Timing(park=settings.pause_hold_seconds())
+        timing = Timing(park=StepOptions.read().pause_hold_seconds)
         host = self.make_host(context)
         with ends_told_to_airflow(self.log, "step"):
             try:

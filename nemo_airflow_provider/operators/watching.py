@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
-from nemo_airflow_provider.errors import InvalidJob, Superseded
+from nemo_airflow_provider.errors import ConfigError, InvalidJob, Superseded
 from nemo_airflow_provider.operators.host import TaskHost
 from nemo_airflow_provider.runner import StepFailed, StepLeft, Wakeup
 
@@ -65,7 +65,7 @@ def ends_told_to_airflow(log: Any, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (StepFailed, InvalidJob) as error:
+    except (StepFailed, InvalidJob, ConfigError) as error:
         raise AirflowFailException(str(error)) from None
     except StepLeft as error:
         log.warning("%s", error)

@@ -16,7 +16,8 @@ from airflow.sdk.exceptions import (
 )
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from nemo_airflow_provider.errors import InvalidJob, Superseded
+from nemo_airflow_provider import settings
+from nemo_airflow_provider.errors import ConfigError, InvalidJob, Superseded
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import ASKED_AT
 from nemo_airflow_provider.model.spec import JobSpec
@@ -25,7 +26,7 @@ from nemo_airflow_provider.operators import host as hosts
 from nemo_airflow_provider.operators import step as operators
 from nemo_airflow_provider.operators.conf import ConfSource, job_of_conf
 from nemo_airflow_provider.operators.host import TaskHost
-from nemo_airflow_provider.runner import Answer, StepFailed, StepLeft, StoreUnavailable, Wakeup
+from nemo_airflow_provider.runner import Answer, StepFailed, StepLeft, StepTask, StoreUnavailable, Timing, Wakeup
 
 EXECUTOR = {"provider": "subprocess", "profile": "default", "command": ["true"]}
 CONF: dict[str, Any] = {
@@ -88,6 +89,7 @@ class TestOutcomes:
         [
             (StepFailed("Job exited with code 3"), AirflowFailException),
             (InvalidJob("bad conf"), AirflowFailException),
+            (ConfigError("bad option"), AirflowFailException),
             (StepLeft("going away"), AirflowRescheduleException),
             (Superseded("archived"), AirflowFailException),
         ],
@@ -99,6 +101,18 @@ class TestOutcomes:
         monkeypatch.setattr(operators, "run_step", run)
         with pytest.raises(exception):
             operator().execute(context())  # type: ignore[arg-type]
+
+    def test_a_wrong_option_fails_a_new_step_and_watches_an_old_one_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AIRFLOW__NEMO__PAUSE_HOLD_SECONDS", "long")
+        monkeypatch.setenv("AIRFLOW__NEMO__TASK_LOG_MAX_LINES", "1m")
+        seen: list[tuple[StepTask, Timing]] = []
+        monkeypatch.setattr(operators, "run_step", lambda task, _host, timing, _answer: seen.append((task, timing)))
+        operator().execute(context())  # type: ignore[arg-type]
+        [(task, timing)] = seen
+        # The runner fails a step with its refusal only if no workload of it runs.
+        assert task.refusal is not None
+        assert "[nemo] task_log_max_lines: " in task.refusal and "[nemo] pause_hold_seconds: " in task.refusal
+        assert (task.task_log_max_lines, timing.park) == (settings.TASK_LOG_MAX_LINES, settings.PAUSE_HOLD_SECONDS)
 
     def test_on_kill_before_and_while_running(self, monkeypatch: pytest.MonkeyPatch) -> None:
         step = operator()
