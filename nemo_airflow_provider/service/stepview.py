@@ -89,6 +89,8 @@ class StepView:
     def status_details(self) -> dict[str, Any]:
         """What the runner published, and a word where Airflow knows more."""
         details = dict(self.record.status_details) if self.record else {}
+        if self.record is not None and self.status.terminal and not self.record.status.terminal:
+            return details | {"message": self._end_without_a_word}
         between_tries = self.task is not None and self.task.state in ("up_for_retry", "up_for_reschedule")
         if self.status in _PAUSES and (self.record is None or self.record.status is not self.status):
             details["message"] = f"Job is {self.status}"  # the runner will say more
@@ -101,6 +103,13 @@ class StepView:
         elif self.status is Status.CANCELLED and self.record is None:
             details["message"] = "Job was cancelled before this step started"
         return details
+
+    @property
+    def _end_without_a_word(self) -> str:
+        """What to say of an end that came about in Airflow; what its runner said last is over."""
+        if self.status is Status.COMPLETED:
+            return "The step was marked successful in Airflow"
+        return "Job was cancelled" if self.status is Status.CANCELLED else str(self.error_details["message"])
 
     @property
     def error_details(self) -> dict[str, Any]:

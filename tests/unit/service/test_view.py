@@ -12,6 +12,7 @@ from nemo_airflow_provider.model.record import INTENT_KEY, STEP_RETRIES, Intent
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.service import render
 from nemo_airflow_provider.service.gateway import RunRow
+from nemo_airflow_provider.service.stepview import LOST_TEXT
 from nemo_airflow_provider.service.view import JobView, view_of
 from tests.unit.service.fakes import START, FakeGateway, record, spec_of
 
@@ -73,6 +74,26 @@ def test_a_run_marked_in_airflow_was_cancelled_by_somebody(gateway: FakeGateway)
     gateway.states[row.pk] = replace(gateway.states[row.pk], marked_failed_by="bob")
     job = view(gateway, row)
     assert (job.status, job.status_details["cancelled_by"]) == (S.CANCELLED, "bob")
+
+
+@pytest.mark.parametrize(
+    ("run_state", "task_state", "marked_by", "text"),
+    [
+        ("failed", "skipped", "bob", "Job was cancelled"),
+        ("failed", "failed", None, LOST_TEXT),
+        ("success", "success", None, "The step was marked successful in Airflow"),
+    ],
+)
+def test_a_paused_step_marked_in_airflow_does_not_say_that_it_is_paused(
+    gateway: FakeGateway, run_state: str, task_state: str, marked_by: str | None, text: str
+) -> None:
+    row = gateway.run_state(gateway.add("job-1"), run_state)
+    gateway.states[row.pk] = replace(gateway.states[row.pk], marked_failed_by=marked_by)
+    said = {"message": "Job is paused", "images": ["one"]}
+    gateway.step(row, "train", task_state, record(S.PAUSED, status_details=said))
+    [step] = view(gateway, row).steps
+    assert step.status.terminal
+    assert step.status_details == {"message": text, "images": ["one"]}
 
 
 @pytest.mark.parametrize("action", [Action.PAUSE, Action.RESUME])
