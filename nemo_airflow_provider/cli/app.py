@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from nemo_airflow_provider import __version__
 from nemo_airflow_provider.cli import completion, create, logs
@@ -14,6 +15,7 @@ from nemo_airflow_provider.cli.failures import UsageError, report
 from nemo_airflow_provider.cli.jobs import app as jobs_app
 from nemo_airflow_provider.cli.login import login
 from nemo_airflow_provider.cli.output import ListFormat
+from nemo_airflow_provider.cli.progress import INTERRUPTED
 from nemo_airflow_provider.cli.session import TIMESTAMP_FORMATS, GlobalOptions, Session
 from nemo_airflow_provider.cli.show_config import app as config_app
 from nemo_airflow_provider.cli.steps import steps_app, tasks_app
@@ -21,8 +23,21 @@ from nemo_airflow_provider.cli.terminal import ReaderGone, Terminal, forget_outp
 
 _READER_GONE = 141  # 128 + SIGPIPE, as for any program at the head of a pipe
 
+
+class _Commands(TyperGroup):
+    """Answers Ctrl-C where no command does; typer would end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            Terminal().note("Interrupted.")
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
     name="nemo",
+    cls=_Commands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -14,9 +14,10 @@ from nemo_airflow_provider.cli.calls import Call
 from nemo_airflow_provider.cli.failures import UsageError
 from nemo_airflow_provider.cli.jobs import app
 from nemo_airflow_provider.cli.output import EntityFormat, entity_format, print_entity
-from nemo_airflow_provider.cli.progress import WaitView, WatchView
+from nemo_airflow_provider.cli.progress import INTERRUPTED, WaitView, WatchView
 from nemo_airflow_provider.cli.session import Session
 from nemo_airflow_provider.client.loglines import WholeLog
+from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.client.watch import Watch
 
 _DEFAULT_WAIT_SECONDS = 1200
@@ -81,16 +82,34 @@ def create(
     if chosen is EntityFormat.CODE:
         session.terminal.say(call.snippet(session))
         return
-    created = call.make(session)
+    created = _made(session, call)
     print_entity(created, chosen)
     if wait or watch:
         follow = _wait if wait else _watch
         raise typer.Exit(follow(session, created["name"], workspace, timeout, poll_interval))
 
 
+def _made(session: Session, call: Call) -> JsonObject:
+    try:
+        created: JsonObject = call.make(session)
+    except KeyboardInterrupt:
+        session.terminal.note(
+            "Interrupted. The job may have been created: look with nemo jobs list before you create it again.",
+            colour="yellow",
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    return created
+
+
 def _wait(session: Session, name: str, workspace: str | None, timeout: int | None, poll_interval: float | None) -> int:
     seconds = timeout or _DEFAULT_WAIT_SECONDS
-    view = WaitView(name, session.terminal, timeout_seconds=seconds, poll_interval_seconds=poll_interval)
+    view = WaitView(
+        name,
+        session.terminal,
+        timeout_seconds=seconds,
+        poll_interval_seconds=poll_interval,
+        workspace=workspace,
+    )
     with session.client() as client:
         watch = Watch(
             client,
@@ -114,4 +133,4 @@ def _watch(session: Session, name: str, workspace: str | None, timeout: int | No
             timeout_seconds=timeout,
             sleep=session.sleep,
         )
-        return WatchView(name, session.terminal, sys.stderr).follow(watch.events())
+        return WatchView(name, session.terminal, sys.stderr, workspace=workspace).follow(watch.events())

@@ -13,6 +13,7 @@ from nemo_airflow_provider.cli.output import Listing, ListOptions, show_entity
 from nemo_airflow_provider.cli.session import Session
 from nemo_airflow_provider.client.errors import BadAnswer
 from nemo_airflow_provider.client.transport import JsonObject
+from nemo_airflow_provider.model.status import Status
 
 app = typer.Typer(name="jobs", help="Create, watch and end jobs.", no_args_is_help=True)
 
@@ -46,8 +47,13 @@ def list_jobs(
     filter_project: Annotated[str | None, typer.Option("--filter.project")] = None,
     filter_source: Annotated[str | None, typer.Option("--filter.source")] = None,
     filter_status: Annotated[
-        list[str] | None,
-        typer.Option("--filter.status", help="Repeatable.", autocompletion=completion.statuses),
+        list[Status] | None,
+        typer.Option(
+            "--filter.status",
+            metavar="STATUS",
+            help=f"Repeatable: {', '.join(Status)}.",
+            autocompletion=completion.statuses,
+        ),
     ] = None,
     filter_workspace: Annotated[
         str | None, typer.Option("--filter.workspace", autocompletion=completion.workspaces)
@@ -66,7 +72,8 @@ def list_jobs(
         "name": filter_name,
         "project": filter_project,
         "source": filter_source,
-        "status": filter_status,
+        # Checked here, because to a server a status that no job can have is a filter like any other.
+        "status": [status.value for status in filter_status or ()],
         "workspace": filter_workspace,
     }
     call = Call(

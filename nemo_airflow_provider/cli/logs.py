@@ -10,8 +10,9 @@ import typer
 from nemo_airflow_provider.cli import params
 from nemo_airflow_provider.cli.calls import Call
 from nemo_airflow_provider.cli.jobs import app
+from nemo_airflow_provider.cli.loglines import print_log_lines
 from nemo_airflow_provider.cli.output import Listing, ListOptions, lines_of
-from nemo_airflow_provider.cli.progress import INTERRUPTED, WatchView, now, print_log_lines
+from nemo_airflow_provider.cli.progress import INTERRUPTED, WatchView, now
 from nemo_airflow_provider.cli.session import Session
 from nemo_airflow_provider.client.jobs import LogFilter
 from nemo_airflow_provider.client.loglines import PAGE_LINES, LogEnd, WholeLog
@@ -141,4 +142,4 @@ def watch_job(
             timeout_seconds=timeout,
             sleep=session.sleep,
         )
-        raise typer.Exit(WatchView(name, session.terminal, sys.stdout).follow(watch.events()))
+        raise typer.Exit(WatchView(name, session.terminal, sys.stdout, workspace=workspace).follow(watch.events()))

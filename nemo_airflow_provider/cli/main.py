@@ -20,6 +20,7 @@ def main() -> None:
         buffer_output()
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
         code = _INTERRUPTED
     sys.exit(code)
 

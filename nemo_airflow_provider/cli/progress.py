@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TextIO
 
-from nemo_airflow_provider.cli.tables import parse_moment
+from nemo_airflow_provider.cli.loglines import print_log_lines
 from nemo_airflow_provider.cli.terminal import Terminal, clean_line, is_terminal, write
 from nemo_airflow_provider.client.errors import ApiError
 from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.client.watch import (
+    END_STATUSES,
+    FINAL_STATUSES,
     Event,
     JobEnded,
     LogLines,
@@ -24,37 +27,11 @@ from nemo_airflow_provider.client.watch import (
 
 INTERRUPTED = 130
 
-_NO_TIME = "--:--:--"
 _MOST_DETAILS = 6
 # Where a step runs is for `get-status`.
 _PLACES = ("pid", "pgid")
 _PLACE_ENDINGS = ("_dir", "_path")
 _COLOURS = {"completed": "green", "error": "red", "cancelled": "red", "paused": "red"}
-
-
-def log_line(row: JsonObject) -> str:
-    """`[local time] step/task | message` of one row of a log page."""
-    clock = _local_time(str(row.get("timestamp")))
-    scope = "/".join(str(part) for part in (row.get("job_step"), row.get("job_task")) if part)
-    return f"[{clock}] {scope} | {row.get('message', '')}" if scope else f"[{clock}] {row.get('message', '')}"
-
-
-def print_log_lines(rows: Iterable[JsonObject], stream: TextIO) -> None:
-    """Rows of a log page as lines, harmless on a terminal."""
-    lines = (log_line(row) for row in rows)
-    if is_terminal(stream):
-        lines = (clean_line(line) for line in lines)
-    text = "".join(f"{line}\n" for line in lines)
-    if text:
-        write(stream, text)
-
-
-def _local_time(moment: str) -> str:
-    parsed = parse_moment(moment)
-    try:
-        return parsed.astimezone().strftime("%H:%M:%S") if parsed else _NO_TIME
-    except (OverflowError, ValueError):  # the first or last day of the calendar, which is another one here
-        return _NO_TIME
 
 
 def details_text(details: Any) -> str:
@@ -81,26 +58,35 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 class WatchView:
     """Shows a watch with its log lines.
 
+    The status that a job ends with is shown after its last lines, which are read when it is known.
+
     :param stream: where status and log lines go; warnings and the reason of an early end go to stderr
+    :param workspace: as it was asked for, to name the commands that go on from here
     """
 
-    def __init__(self, name: str, terminal: Terminal, stream: TextIO) -> None:
+    def __init__(self, name: str, terminal: Terminal, stream: TextIO, *, workspace: str | None = None) -> None:
         self._name = name
         self._terminal = terminal
         self._stream = stream
+        self._workspace = workspace
         self._last: JsonObject | None = None
+        self._withheld: StatusChanged | None = None
 
     def follow(self, events: Iterable[Event]) -> int:
         """Show everything until the end; the exit code."""
         try:
             for event in events:
                 if isinstance(event, JobEnded):
+                    self._show_withheld()
                     return self._end(event.status)
                 self._show(event)
         except KeyboardInterrupt:
             self._terminal.note(self._interrupted(), colour="yellow")
+            if self._last is None or self._last["status"] not in FINAL_STATUSES:
+                self._terminal.note(what_goes_on(self._name, self._workspace))
             return INTERRUPTED
         except WatchTimeout as error:
+            self._show_withheld()
             self._terminal.note(str(error), colour="red")
         except ApiError as error:
             if error.status != 404:
@@ -110,12 +96,20 @@ class WatchView:
 
     def _show(self, event: Event) -> None:
         if isinstance(event, StatusChanged):
+            self._show_withheld()
             self._last = event.status
-            self._line(f"[{now()}] Status: {status_text(event.status)}", _colour(event.status))
+            self._withheld = event
+            if event.status["status"] not in END_STATUSES:
+                self._show_withheld()
         elif isinstance(event, LogLines):
             print_log_lines(event.rows, self._stream)
         elif isinstance(event, WatchWarning):
             self._terminal.note(f"[{now()}] {event.message}", colour="yellow")
+
+    def _show_withheld(self) -> None:
+        if self._withheld is not None:
+            status, self._withheld = self._withheld.status, None
+            self._line(f"[{now()}] Status: {status_text(status)}", _colour(status))
 
     def _end(self, status: JsonObject) -> int:
         if status["status"] == "completed":
@@ -133,7 +127,8 @@ class WatchView:
     def _interrupted(self) -> str:
         if self._last is None:
             return "Interrupted watching; no status received. Exiting."
-        return f"Interrupted watching job '{self._name}'; last known status: {status_text(self._last)}. Exiting."
+        # Without the details, which may be those of a step before.
+        return f"Interrupted watching job '{self._name}'; last known status: {self._last['status']}. Exiting."
 
 
 class WaitView:
@@ -141,6 +136,7 @@ class WaitView:
 
     :param timeout_seconds: shown only
     :param poll_interval_seconds: shown only; None where it adapts itself
+    :param workspace: as for `WatchView`
     """
 
     def __init__(
@@ -150,9 +146,11 @@ class WaitView:
         *,
         timeout_seconds: int,
         poll_interval_seconds: float | None,
+        workspace: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
+        self._workspace = workspace
         self._terminal = terminal
         self._timeout = timeout_seconds
         self._poll = poll_interval_seconds
@@ -170,7 +168,8 @@ class WaitView:
                     return self._end(event.status["status"])
                 self._show(event)
         except KeyboardInterrupt:
-            self._note(f"Interrupted waiting; last known status: {self._status}. The job goes on.")
+            self._note(f"Interrupted waiting; last known status: {self._status}.", "yellow")
+            self._note(what_goes_on(self._name, self._workspace))
             return INTERRUPTED
         except WatchTimeout:
             self._note(f"✗ Timeout after {self._seconds()}s. Last status: {self._status}", "red")
@@ -207,6 +206,16 @@ class WaitView:
 
     def _seconds(self) -> int:
         return int(self._clock() - self._start)
+
+
+def what_goes_on(name: str, workspace: str | None) -> str:
+    """That a job does not end with who watches it, and how to follow or end it.
+
+    :param workspace: None where the one in force is meant
+    """
+    where = f" --workspace {shlex.quote(workspace)}" if workspace else ""
+    job = f"{shlex.quote(name)}{where}"
+    return f"The job goes on. Follow it with nemo jobs watch {job}, end it with nemo jobs cancel {job}."
 
 
 def now() -> str:

@@ -15,7 +15,7 @@ from nemo_airflow_provider.cli.output import Listing, ListOptions, show_entity
 steps_app = typer.Typer(name="steps", help="Steps of a job.", no_args_is_help=True)
 tasks_app = typer.Typer(name="tasks", help="Tasks of a step.", no_args_is_help=True)
 
-_COLUMNS = ("name", "workspace", "created_at")
+_COLUMNS = ("name", "workspace", "status", "created_at")
 
 StepName = Annotated[str, typer.Argument(metavar="NAME", help="The step.", autocompletion=completion.steps)]
 

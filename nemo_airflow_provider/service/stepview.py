@@ -99,7 +99,7 @@ class StepView:
         elif self.record is None and (
             self.status is Status.PENDING or (self.status is Status.CREATED and self.index > 0)
         ):
-            details["message"] = "Waiting for a worker of Airflow"
+            details["message"] = self._waiting_text
         elif self.status is Status.CANCELLED and self.record is None:
             details["message"] = "Job was cancelled before this step started"
         return details
@@ -110,6 +110,18 @@ class StepView:
         if self.status is Status.COMPLETED:
             return "The step was marked successful in Airflow"
         return "Job was cancelled" if self.status is Status.CANCELLED else str(self.error_details["message"])
+
+    @property
+    def _waiting_text(self) -> str:
+        """What a step without a record waits for.
+
+        The job shows it too. After its first step a job is active, also while the next one waits, so that is named.
+        """
+        is_held = self.task is not None and self.task.state == "running"
+        if self.index == 0:
+            return "A worker of Airflow is starting the step" if is_held else "Waiting for a worker of Airflow"
+        step = f"step '{self.spec.name}'"
+        return f"A worker of Airflow is starting {step}" if is_held else f"Waiting for a worker of Airflow for {step}"
 
     @property
     def error_details(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nemo_airflow_provider.cli.progress import log_line
+from nemo_airflow_provider.cli.loglines import log_line
 from nemo_airflow_provider.cli.tables import distance, parse_moment
 from tests.unit.cli.conftest import Nemo
 from tests.unit.cli.fake_server import Answer, FakeServer, detail

@@ -89,7 +89,7 @@ class TestList:
         ("options", "filter"),
         [
             (("--filter.status", "error"), {"status": "error"}),
-            (("--filter.status", "a", "--filter.status", "b"), {"status": ["a", "b"]}),
+            (("--filter.status", "error", "--filter.status", "paused"), {"status": ["error", "paused"]}),
             (("--filter", '{"name": "x", "source": "y"}', "--filter.name", "z"), {"name": "z", "source": "y"}),
             (("--filter", 'status:"completed"'), 'status:"completed"'),
             ((), None),
@@ -111,6 +111,14 @@ class TestList:
         assert "Examples: " in result.err
         assert (result.code, server.seen) == (2, [])
         assert nemo("jobs", "list", "--filter", "name:a", "--filter.name", "b").code == 2
+
+    def test_a_status_that_no_job_has_is_a_usage_error(self, server: FakeServer, nemo: Nemo) -> None:
+        result = nemo("jobs", "list", "--filter.status", "error", "--filter.status", "complete")
+        assert result.err.splitlines()[0] == (
+            "Error: Invalid value for '--filter.status': 'complete' is not one of 'created', 'pending', 'active', "
+            "'completed', 'error', 'cancelling', 'cancelled', 'pausing', 'paused', 'resuming'."
+        )
+        assert (result.code, server.seen) == (2, [])
 
     def test_page_options_travel(self, server: FakeServer, nemo: Nemo) -> None:
         server.on("GET", "/apis/jobs/v2/workspaces/team/jobs", Answer(page()))
@@ -227,9 +235,12 @@ class TestOtherLists:
         server.on("GET", f"{JOB}/steps", Answer(page(step())))
         server.on("GET", f"{JOB}/steps/s-one/tasks", Answer({"data": [task()]}))
         steps = nemo("jobs", "steps", "list", "pz-1", "-f", "csv", "--filter.source", "x").out
-        assert steps == "name,workspace,created_at\ns-one,default,2026-12-01T10:38:53.471518+00:00\n"
+        header, created = "name,workspace,status,created_at", "2026-12-01T10:38:53.471518+00:00"
+        assert steps == f"{header}\ns-one,default,completed,{created}\n"
         assert server.seen[0].query == {"filter": ['{"source": "x"}']}
-        assert json.loads(nemo("jobs", "tasks", "list", "s-one", "--job", "pz-1").out) == {"data": [task()]}
+        tasks = ("jobs", "tasks", "list", "s-one", "--job", "pz-1")
+        assert json.loads(nemo(*tasks).out) == {"data": [task()]}
+        assert nemo(*tasks, "-f", "csv").out == f"{header}\ntask-c5cb00000000,default,completed,{created}\n"
 
 
 class TestCreate:
@@ -431,5 +442,9 @@ class TestCreate:
         server.on("GET", f"{JOB}/logs", Answer(logs(line("hi"))))
         result = nemo("jobs", "create", "pz-1", *BODY, "--watch", "-f", "raw")
         assert json.loads(result.out)["name"] == "pz-1"
-        assert "s-one/task-c5cb00000000 | hi\nJob 'pz-1' completed\n" in result.err
+        assert [text.split("] ", 1)[-1] for text in result.err.splitlines()] == [
+            "s-one/task-c5cb00000000 | hi",
+            "Status: completed",
+            "Job 'pz-1' completed",
+        ]
         assert result.code == 0

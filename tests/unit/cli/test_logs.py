@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from nemo_airflow_provider.cli.progress import WatchView
+from nemo_airflow_provider.cli.terminal import Terminal
+from nemo_airflow_provider.client.watch import Event, StatusChanged, WatchTimeout
 from tests.unit.cli.conftest import Nemo
 from tests.unit.cli.fake_server import Answer, FakeServer, Seen, detail
 from tests.unit.cli.shapes import JOBS, line, logs, status
@@ -128,8 +132,8 @@ class TestWatch:
             "Status: active",
             "s-one/task-c5cb00000000 | m0",
             "s-one/task-c5cb00000000 | m1",
-            "Status: completed message=ok exit_code=0",
             "s-one/task-c5cb00000000 | m2",
+            "Status: completed message=ok exit_code=0",
             "Job 'pz-1' completed",
         ]
         assert (result.err, result.code) == ("", 0)
@@ -137,10 +141,35 @@ class TestWatch:
     @pytest.mark.parametrize("last", ["error", "cancelled", "paused"])
     def test_to_a_bad_end(self, server: FakeServer, nemo: Nemo, last: str) -> None:
         server.on("GET", STATUS, Answer(status(status=last, error_details={"message": "exit 3"})))
-        server.on("GET", LOGS, Answer(logs()))
+        server.on("GET", LOGS, Answer(logs(line("last words"))))
         result = nemo("jobs", "watch", "pz-1")
-        assert result.out.splitlines()[-1] == f"Job 'pz-1' ended with status '{last}': message=exit 3"
+        assert [text.split("] ", 1)[-1] for text in result.out.splitlines()] == [
+            "s-one/task-c5cb00000000 | last words",
+            f"Status: {last}",
+            f"Job 'pz-1' ended with status '{last}': message=exit 3",
+        ]
         assert result.code == 1
+
+    def test_an_end_that_was_none_is_shown_in_its_place(self, server: FakeServer, nemo: Nemo) -> None:
+        """It is resumed before its lines could be read."""
+        server.on("GET", STATUS, *(Answer(status(status=s)) for s in ("paused", "active", "completed")))
+        server.on("GET", LOGS, detail(500, "broken", x_should_retry="false"), Answer(logs(line("hi"))))
+        shown_lines = nemo("jobs", "watch", "pz-1").out.splitlines()
+        assert [text.split("] ", 1)[-1] for text in shown_lines if "Status" in text] == [
+            "Status: paused",
+            "Status: active",
+            "Status: completed",
+        ]
+
+    def test_the_end_is_told_though_the_log_takes_too_long(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def events() -> Iterator[Event]:
+            yield StatusChanged(status(status="error"))
+            raise WatchTimeout("Timed out watching job 'pz-1'")
+
+        assert WatchView("pz-1", Terminal(), sys.stdout).follow(events()) == 1
+        captured = capsys.readouterr()
+        assert captured.out.endswith("] Status: error\n")
+        assert captured.err == "Timed out watching job 'pz-1'\n"
 
     def test_no_history(self, server: FakeServer, nemo: Nemo) -> None:
         server.on("GET", STATUS, Answer(status(status="active")), Answer(status()))
@@ -173,7 +202,8 @@ class TestWatch:
         result = nemo("jobs", "watch", "pz-1")
         warnings = [text.split("] ", 1)[1] for text in result.err.splitlines()]
         assert warnings == ["Transient status check failed: (503) away", "Log check failed: (500) broken"]
-        assert result.out.endswith(shown("hi") + "Job 'pz-1' completed\n")
+        assert result.out.startswith(shown("hi"))
+        assert result.out.endswith("] Status: completed\nJob 'pz-1' completed\n")
         assert result.code == 0
 
     def test_a_log_that_cannot_be_read_does_not_hold_the_end_up(self, server: FakeServer, nemo: Nemo) -> None:
@@ -188,13 +218,33 @@ class TestWatch:
         server.on("GET", STATUS, Answer(status(status="active", status_details={"step": 1})))
         server.on("GET", LOGS, Answer(logs()))
         result = nemo("jobs", "watch", "pz-1", sleep=interrupt_at(2))
-        assert result.err == ("Interrupted watching job 'pz-1'; last known status: active step=1. Exiting.\n")
+        assert result.err == (
+            "Interrupted watching job 'pz-1'; last known status: active. Exiting.\n"
+            "The job goes on. Follow it with nemo jobs watch pz-1, end it with nemo jobs cancel pz-1.\n"
+        )
+        assert result.code == 130
+
+    def test_ctrl_c_names_the_workspace_that_was_asked_for(self, server: FakeServer, nemo: Nemo) -> None:
+        of_team = f"{JOBS.replace('default', 'team')}/pz-1"
+        server.on("GET", f"{of_team}/status", Answer(status(status="active")))
+        server.on("GET", f"{of_team}/logs", Answer(logs()))
+        result = nemo("jobs", "watch", "pz-1", "--workspace", "team", sleep=interrupt_at(1))
+        assert result.err.endswith("end it with nemo jobs cancel pz-1 --workspace team.\n")
+
+    def test_ctrl_c_while_the_last_lines_are_waited_for(self, server: FakeServer, nemo: Nemo) -> None:
+        server.on("GET", STATUS, Answer(status()))
+        server.on("GET", LOGS, detail(500, "broken", x_should_retry="false"))
+        result = nemo("jobs", "watch", "pz-1", sleep=interrupt_at(1))
+        assert result.err.endswith("Interrupted watching job 'pz-1'; last known status: completed. Exiting.\n")
         assert result.code == 130
 
     def test_ctrl_c_before_any_status(self, server: FakeServer, nemo: Nemo, monkeypatch: pytest.MonkeyPatch) -> None:
         server.on("GET", STATUS, detail(503, "away", x_should_retry="false"))
         result = nemo("jobs", "watch", "pz-1", sleep=interrupt_at(1))
-        assert result.err.splitlines()[-1] == "Interrupted watching; no status received. Exiting."
+        assert result.err.splitlines()[-2:] == [
+            "Interrupted watching; no status received. Exiting.",
+            "The job goes on. Follow it with nemo jobs watch pz-1, end it with nemo jobs cancel pz-1.",
+        ]
         assert result.code == 130
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,8 +10,8 @@ import sys
 
 import pytest
 
-from tests.unit.cli.fake_server import Answer, FakeServer
-from tests.unit.cli.shapes import JOBS, job, line, logs, page, status
+from tests.unit.cli.fake_server import Answer, FakeServer, Seen
+from tests.unit.cli.shapes import JOBS, PLATFORM_SPEC, job, line, logs, page, status
 from tests.waiting import wait_until
 
 NEMO = [sys.executable, "-m", "nemo_airflow_provider.cli.main"]
@@ -63,6 +64,50 @@ def test_ctrl_c_shows_no_traceback(server: FakeServer, command: tuple[str, ...])
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+def test_ctrl_c_while_a_request_hangs_is_answered(server: FakeServer) -> None:
+    """The server gives no answer before Ctrl-C has one."""
+
+    def hang(seen: Seen) -> Answer:
+        server.over.wait(60)
+        return Answer(status(status="active"))
+
+    server.on("GET", f"{JOBS}/pz-1/status", hang)
+    process = start(server, "jobs", "watch", "pz-1")
+    wait_until(lambda: bool(server.seen), 20)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert err.startswith("Interrupted watching; no status received. Exiting.\nThe job goes on.")
+
+
+def test_ctrl_c_while_a_job_is_created_says_what_may_have_become_of_it(server: FakeServer) -> None:
+    def hang(seen: Seen) -> Answer:
+        server.over.wait(60)
+        return Answer(job(), 201)
+
+    server.on("POST", JOBS, hang)
+    body = json.dumps({"source": "probe", "spec": {}, "platform_spec": PLATFORM_SPEC})
+    process = start(server, "jobs", "create", "--watch", "--input-data", body)
+    wait_until(lambda: bool(server.seen), 20)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert err.startswith("Interrupted. The job may have been created: look with nemo jobs list")
+
+
+def test_ctrl_c_is_never_silent_where_no_command_answers_it(server: FakeServer) -> None:
+    def hang(seen: Seen) -> Answer:
+        server.over.wait(60)
+        return Answer(page())
+
+    server.on("GET", JOBS, hang)
+    process = start(server, "jobs", "list")
+    wait_until(lambda: bool(server.seen), 20)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=50) == ("", "Interrupted.\n")
+    assert process.returncode == 130
 
 
 def test_a_reader_that_leaves(server: FakeServer) -> None:

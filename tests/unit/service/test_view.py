@@ -45,7 +45,23 @@ def test_between_two_steps_it_is_active(gateway: FakeGateway) -> None:
     assert [step.status for step in job.steps] == [S.COMPLETED, S.CREATED]
     assert job.steps[1].created_at == end
     # Not the end of the step before: the job goes on.
-    assert job.status_details == {"message": "Waiting for a worker of Airflow"}
+    assert job.status_details == {"message": "Waiting for a worker of Airflow for step 'two'"}
+    gateway.step(row, "two", "running")
+    job = view(gateway, row)
+    assert (job.status, job.steps[1].status) == (S.ACTIVE, S.PENDING)
+    assert job.status_details == {"message": "A worker of Airflow is starting step 'two'"}
+
+
+def test_a_first_step_waits_for_a_worker_until_one_has_it(gateway: FakeGateway) -> None:
+    row = gateway.run_state(gateway.add("job-1"), "running")
+    gateway.step(row, "train", "queued")
+    assert view(gateway, row).status_details == {"message": "Waiting for a worker of Airflow"}
+    gateway.step(row, "train", "running")
+    job = view(gateway, row)
+    assert (job.status, job.status_details) == (S.PENDING, {"message": "A worker of Airflow is starting the step"})
+    gateway.step(row, "train", "running", record(S.ACTIVE, status_details={"message": "Job is running"}))
+    job = view(gateway, row)
+    assert (job.status, job.status_details) == (S.ACTIVE, {"message": "Job is running"})
 
 
 def test_a_failed_step_gives_the_job_its_error(gateway: FakeGateway) -> None:
