@@ -6,6 +6,7 @@ import argparse
 import logging
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import wraps
@@ -97,6 +98,8 @@ def _width() -> int | None:
 
 @contextmanager
 def data_alone_on_stdout() -> Iterator[None]:
-    """Whatever Airflow says while it is looked at goes to stderr."""
-    with redirect_stdout(sys.stderr):
+    """Whatever Airflow says while it is looked at goes to stderr, and what nobody can do anything about, nowhere."""
+    with redirect_stdout(sys.stderr), warnings.catch_warnings():
+        # Airflow's API server imports `svcs`, which imports the test client of its web framework.
+        warnings.filterwarnings("ignore", message="Using `httpx` with `starlette.testclient` is deprecated")
         yield

@@ -18,11 +18,12 @@ AWAY = "postgresql+psycopg2://nobody:long-enough@127.0.0.1:9/none"
 
 
 def airflow(environ: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    """Airflow's command line; nothing it prints may be a traceback of ours."""
+    """Airflow's command line; nothing it prints may be a traceback of ours, or about what Airflow imports."""
     done = subprocess.run(
         [sys.executable, "-m", "airflow", *words], env=environ, capture_output=True, text=True, timeout=300
     )
     assert "nemo_airflow_provider/" not in done.stdout + done.stderr
+    assert "Deprecat" not in done.stderr
     return done
 
 
