@@ -23,6 +23,9 @@ _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan", Lev
 #: There is nothing to check; argparse ends wrong usage with the same code.
 _NO_FILE = 2
 
+#: Of output that goes to no terminal.
+_COLUMNS = 80
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -80,7 +83,8 @@ def config_check(args: argparse.Namespace) -> int:
         terminal.say(report.as_json(findings, file=path, profiles=report.profiles_data(found.profiles)))
     else:
         if found.profiles:
-            terminal.say(report.profiles_table(found.profiles, _width()))
+            terminal.say(report.profiles_text(found.profiles, _width()))
+            terminal.say("")
         _tell(terminal, report.as_lines(findings, named=False))
         terminal.note(f"{found}: {report.summary(findings)}.")
     return _NO_FILE if found.unreadable else exit_code(findings, strict=args.strict)
@@ -91,9 +95,9 @@ def _tell(terminal: Terminal, lines: list[tuple[Level, str]]) -> None:
         terminal.say(line, colour=_COLOURS[level])
 
 
-def _width() -> int | None:
-    """Columns of the terminal; None where nobody looks."""
-    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
+def _width() -> int:
+    """Columns of the terminal, and those that fit everywhere where there is none."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _COLUMNS
 
 
 @contextmanager

@@ -25,6 +25,14 @@ DEFAULT_BACKEND = "docker"
 LEFT_OUT = ("e2e", "openshell")
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Why an installation cannot run steps of a backend, and what to do about it; without a full stop."""
+
+    reason: str
+    remedy: str
+
+
 @dataclass(frozen=True)
 class BackendEntry:
     """One backend.
@@ -62,6 +70,20 @@ class BackendEntry:
     def provided(self) -> bool:
         """Whether this installation can run its steps: its code and what the extra installs are there."""
         return self.backend_path is not None and all(map(_importable, self.packages))
+
+    @property
+    def lack(self) -> Lack | None:
+        """What keeps this installation from running its steps; None where it can. Asks no engine."""
+        if self.backend_path is None:
+            able = ", ".join(entry.name for entry in BACKENDS.values() if entry.provided)
+            reason = f"this version lists backend '{self.name}' and cannot run it"
+            return Lack(reason, f"Use profiles of another backend: {able}")
+        if missing := [package for package in self.packages if not _importable(package)]:
+            return Lack(
+                f"backend '{self.name}' needs the Python package {', '.join(missing)}, which is not installed",
+                f"pip install '{self.requirement}'",
+            )
+        return None
 
     @property
     def requirement(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_airflow_provider.backends.registry import BACKENDS
+from nemo_airflow_provider.backends.registry import BACKENDS, Lack
 from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.profiles import Profile, ProfileSet, variables
 from nemo_airflow_provider.profiles.configuration import Configuration, Entry, read_configuration
@@ -31,9 +31,9 @@ class MergedProfile:
         return self.profile.config.model_dump(mode="json", exclude_defaults=True)
 
     @property
-    def provided(self) -> bool:
-        """Whether this installation can run its steps."""
-        return BACKENDS[self.profile.backend].provided
+    def lack(self) -> Lack | None:
+        """What keeps this installation from running its steps; None where it can."""
+        return BACKENDS[self.profile.backend].lack
 
 
 @dataclass(frozen=True, slots=True)

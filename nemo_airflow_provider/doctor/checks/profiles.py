@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from nemo_airflow_provider.backends.registry import BACKENDS
+from nemo_airflow_provider.backends.registry import Lack
 from nemo_airflow_provider.doctor.configfile import FileReport, MergedProfile
 from nemo_airflow_provider.doctor.facts import Database, Installation
 from nemo_airflow_provider.doctor.findings import Finding, error, fine, note, warning
@@ -43,6 +43,8 @@ def of_file(report: FileReport, *, several_hosts: bool) -> Iterator[Finding]:
         yield warning("file", problem, "")
     for place in report.without_effect:
         yield warning("file", f"{place}: accepted without effect", "")
+    for lack, profiles in lacking(report.profiles).items():
+        yield warning("file", f"steps of {_listed(profiles)} cannot run here: {lack.reason}", lack.remedy)
     for merged in without_queue(report.profiles) if several_hosts else ():
         yield warning(
             "file",
@@ -54,20 +56,20 @@ def of_file(report: FileReport, *, several_hosts: bool) -> Iterator[Finding]:
 
 def backends(installation: Installation) -> Iterator[Finding]:
     """Whether what the profiles need is installed."""
-    missing: dict[str, list[str]] = defaultdict(list)
-    for merged in installation.file.profiles:
-        if not merged.provided:
-            missing[merged.profile.backend].append(str(merged.profile))
-    for name, profiles in missing.items():
-        entry = BACKENDS[name]
-        remedy = f"pip install '{entry.requirement}'"
-        if entry.backend_path is None:
-            remedy = "This version lists profiles of that backend and cannot run them; take another one for your jobs."
-        yield warning(
-            "backends", f"Steps of {', '.join(profiles)} cannot run: backend '{name}' is not installed.", remedy
-        )
-    if not missing and installation.file.profiles:
+    lacks = lacking(installation.file.profiles)
+    for lack, profiles in lacks.items():
+        yield warning("backends", f"Steps of {_listed(profiles)} cannot run here: {lack.reason}.", lack.remedy)
+    if not lacks and installation.file.profiles:
         yield fine("backends", "All that the profiles need is installed.")
+
+
+def lacking(profiles: Iterable[MergedProfile]) -> dict[Lack, list[MergedProfile]]:
+    """Profiles whose steps cannot run here, by the reason."""
+    found: dict[Lack, list[MergedProfile]] = defaultdict(list)
+    for merged in profiles:
+        if (lack := merged.lack) is not None:
+            found[lack].append(merged)
+    return found
 
 
 def hosts(installation: Installation) -> Iterator[Finding]:

@@ -6,12 +6,15 @@ import argparse
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from nemo_airflow_provider.airflow_cli import commands
+from nemo_airflow_provider.backends.registry import BACKENDS, BackendEntry
 
 
 class Outcome(NamedTuple):
@@ -58,28 +61,36 @@ class TestGood:
     def test_shows_the_merged_profiles(self, check: Check) -> None:
         code, out, err = check(GOOD)
         assert (code, err) == (0, "'jobs.yaml': fine.\n")
-        rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines() if line[0] == "│"]
-        assert rows == [
-            [
-                "subprocess/default",
-                "subprocess",
-                "built-in, changed by jobs.executors[0], line 4",
-                "env: {A: b}",
-            ],
-            ["", "", "", "working_directory: /srv"],
-            ["subprocess/long", "subprocess", "jobs.executors[1], line 5", "airflow: {pool: slow}"],
-        ]
+        assert out == (
+            "subprocess/default\n"
+            "  backend    subprocess\n"
+            "  runs here  yes\n"
+            "  from       built-in, changed by jobs.executors[0], line 4\n"
+            "  changed\n"
+            "    env: {A: b}\n"
+            "    working_directory: /srv\n"
+            "\n"
+            "subprocess/long\n"
+            "  backend    subprocess\n"
+            "  runs here  yes\n"
+            "  from       jobs.executors[1], line 5\n"
+            "  changed\n"
+            "    airflow: {pool: slow}\n"
+            "\n"
+        )
 
     def test_json_has_every_key_and_nothing_beside_it(self, check: Check) -> None:
         code, out, err = check(GOOD, output="json")
         shown = json.loads(out)
         assert (code, err, shown["result"], shown["findings"], shown["file"]) == (0, "", "ok", [], "jobs.yaml")
         first = shown["profiles"][0]
-        assert {key: first[key] for key in ("provider", "profile", "backend", "provided", "origin")} == {
+        assert {key: value for key, value in first.items() if key != "config"} == {
             "provider": "subprocess",
             "profile": "default",
             "backend": "subprocess",
             "provided": True,
+            "reason": "",
+            "remedy": "",
             "origin": "built-in, changed by jobs.executors[0], line 4",
         }
         assert first["config"]["working_directory"] == "/srv"
@@ -92,7 +103,7 @@ class TestGood:
         monkeypatch.setenv("NHX_CONFIG_FILE_PATH", str(tmp_path / "other.yaml"))
         assert check(None).err == "'other.yaml': 1 warning.\n"
         monkeypatch.delenv("NHX_CONFIG_FILE_PATH")
-        assert check(None).err == "no file (built-in profiles): fine.\n"
+        assert check(None).err == "no file (built-in profiles): 1 warning.\n"
 
     def test_variables_count(self, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = [{"backend": "subprocess", "profile": "mine"}]
@@ -102,6 +113,78 @@ class TestGood:
             ("default", "built-in"),
             ("mine", "[0]"),
         ]
+
+
+@pytest.fixture
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the containers' backends, one has code and lacks a package, and the others have no code."""
+    real = BackendEntry.backend_path.fget
+    assert real is not None
+
+    def path(entry: BackendEntry) -> str | None:
+        return {"docker": "toys.DockerBackend", "subprocess": real(entry)}.get(entry.name)
+
+    monkeypatch.setattr(BackendEntry, "backend_path", property(path))
+    monkeypatch.setitem(BACKENDS, "docker", replace(BACKENDS["docker"], packages=("no_such_package_xyz",)))
+
+
+@pytest.mark.usefixtures("toys")
+class TestWhatCannotRunHere:
+    TEXT = "platform: {runtime: docker}\njobs: {executors: [{backend: kubernetes_job, profile: far, config: {}}]}\n"
+    REASONS = (
+        "backend 'docker' needs the Python package no_such_package_xyz, which is not installed",
+        "this version lists backend 'kubernetes_job' and cannot run it",
+    )
+    REMEDIES = ("pip install 'nemo-airflow-provider[docker]'", "Use profiles of another backend: subprocess")
+
+    def test_is_told_at_each_profile(self, check: Check) -> None:
+        _, out, _ = check(self.TEXT)
+        told = {
+            paragraph.splitlines()[0]: " ".join(paragraph.partition("runs here")[2].partition("from")[0].split())
+            for paragraph in out.split("\n\n")[:-1]
+        }
+        docker, kubernetes = (f"no: {why} → {do}" for why, do in zip(self.REASONS, self.REMEDIES, strict=True))
+        assert told == {
+            "cpu/default": docker,
+            "gpu/default": docker,
+            "subprocess/default": "yes",
+            "cpu/far": kubernetes,
+        }
+        shown = {each["profile"]: each for each in json.loads(check(self.TEXT, output="json").out)["profiles"]}
+        far = shown["far"]
+        assert (far["provided"], far["reason"], far["remedy"]) == (False, self.REASONS[1], self.REMEDIES[1])
+
+    def test_is_a_warning_for_each_reason(self, check: Check) -> None:
+        code, out, err = check(self.TEXT)
+        profiles = ("cpu/default, gpu/default", "cpu/far")
+        assert [line for line in out.splitlines() if line.startswith("warning")] == [
+            f"warning  steps of {whose} cannot run here: {why} → {do}"
+            for whose, why, do in zip(profiles, self.REASONS, self.REMEDIES, strict=True)
+        ]
+        assert (code, err, check(self.TEXT, strict=True).code) == (0, "'jobs.yaml': 2 warnings.\n", 1)
+
+
+class TestWidth:
+    @pytest.mark.parametrize("columns", [None, 60, 200])
+    def test_everything_fits(self, check: Check, monkeypatch: pytest.MonkeyPatch, columns: int | None) -> None:
+        if columns is not None:
+            monkeypatch.setattr(commands, "is_terminal", lambda stream: True)
+            monkeypatch.setenv("COLUMNS", str(columns))
+        text = GOOD.replace("runtime: none", "runtime: kubernetes") + (
+            "  - backend: kubernetes_job\n"
+            "    profile: wide\n"
+            "    config:\n"
+            f"      env: {{LONG: '{'word ' * 40}'}}\n"
+            f"      tolerations: [{{key: a, values: [{', '.join(f'item{n}' for n in range(40))}]}}]\n"
+        )
+        shown = check(text).out.partition("\nwarning")[0]
+        assert max(map(len, shown.splitlines())) <= (columns or 80)
+        (changed,) = [part.partition("changed\n")[2] for part in shown.split("\n\n") if part.startswith("cpu/wide")]
+        assert yaml.safe_load(changed) == yaml.safe_load(text)["jobs"]["executors"][2]["config"]
+
+    def test_what_has_no_spaces_stays_whole(self, check: Check) -> None:
+        word = "x" * 300
+        assert f"    working_directory: /{word}\n" in check(GOOD.replace("/srv", f"/{word}")).out
 
 
 class TestWarnings:

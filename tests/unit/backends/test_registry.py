@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nemo_airflow_provider.backends import registry
 from nemo_airflow_provider.backends.base import BackendConfig
-from nemo_airflow_provider.backends.registry import BACKENDS, BackendEntry, create_backend
+from nemo_airflow_provider.backends.registry import BACKENDS, BackendEntry, Lack, create_backend
 from nemo_airflow_provider.errors import Unavailable
 from nemo_airflow_provider.profiles import Profile
 
@@ -88,10 +89,14 @@ class TestProvided:
             "ToyBackend.__abstractmethods__ = frozenset()\n"
         )
 
-    def test_not_before_its_code_is_there(self, package: Path) -> None:
+    def test_not_before_its_code_is_there(self, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        others = [SimpleNamespace(name="other", provided=True), SimpleNamespace(name="third", provided=False)]
+        monkeypatch.setattr(registry, "BACKENDS", {entry.name: entry for entry in others})
         entry = BackendEntry("toy", "Toy", ("cpu",))
         assert entry.backend_path is None
         assert not entry.provided
+        reason = "this version lists backend 'toy' and cannot run it"
+        assert entry.lack == Lack(reason, "Use profiles of another backend: other")
         self.land(package)
         import importlib
 
@@ -102,9 +107,13 @@ class TestProvided:
     def test_not_without_its_packages(self, package: Path, tmp_path: Path) -> None:
         self.land(package)
         (tmp_path / "bare_directory").mkdir()
-        assert BackendEntry("toy", "Toy", ("cpu",), "x", ("json",)).provided
-        assert not BackendEntry("toy", "Toy", ("cpu",), "x", ("no_such_package_xyz",)).provided
-        assert not BackendEntry("toy", "Toy", ("cpu",), "x", ("bare_directory",)).provided
+        complete = BackendEntry("toy", "Toy", ("cpu",), "x", ("json",))
+        assert (complete.provided, complete.lack) == (True, None)
+        for package in ("no_such_package_xyz", "bare_directory"):
+            entry = BackendEntry("toy", "Toy", ("cpu",), "x", ("json", package))
+            assert not entry.provided
+            reason = f"backend 'toy' needs the Python package {package}, which is not installed"
+            assert entry.lack == Lack(reason, "pip install 'nemo-airflow-provider[x]'")
 
     def test_create_hands_over_the_config(self, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.land(package)

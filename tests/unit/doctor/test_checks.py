@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nemo_airflow_provider.backends import registry
 from nemo_airflow_provider.backends.registry import BackendEntry
 from nemo_airflow_provider.doctor import checks, gather
 from nemo_airflow_provider.doctor.configfile import FileReport
@@ -219,8 +220,8 @@ class TestProfiles:
         monkeypatch.setattr(BackendEntry, "provided", True)
 
     def test_what_is_not_installed(self, bad: Bad, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(BackendEntry, "provided", False)
         monkeypatch.setattr(BackendEntry, "backend_path", "some.where")
+        monkeypatch.setattr(registry, "_importable", lambda module: False)
         found = [finding for finding in bad(profiles="platform: {runtime: kubernetes}") if finding.check == "backends"]
         assert [finding.remedy for finding in found] == ["pip install 'nemo-airflow-provider[kubernetes]'"] * 2
 
