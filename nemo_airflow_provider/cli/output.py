@@ -14,6 +14,7 @@ from typing import Any
 from nemo_airflow_provider.cli import tables
 from nemo_airflow_provider.cli.calls import Call
 from nemo_airflow_provider.cli.failures import UsageError
+from nemo_airflow_provider.cli.fit import fitted
 from nemo_airflow_provider.cli.session import Session
 from nemo_airflow_provider.cli.terminal import clean_line, escape, is_terminal, write
 from nemo_airflow_provider.client.transport import JsonObject
@@ -84,6 +85,8 @@ class Listing:
         self._columns = columns
         self._format = self._choose()
         self.streams = options.stream
+        #: Columns that the terminal has no room for.
+        self._left_out: list[str] = []
 
     @property
     def wants_code(self) -> bool:
@@ -130,22 +133,46 @@ class Listing:
             _print("No data to display")
             return
         columns = self._chosen_columns(rows)
+        if self._format is ListFormat.TABLE and is_terminal(sys.stdout):
+            self._session.terminal.say(self._fitted(rows, columns))
+            return
         now = datetime.now(UTC) if self._session.relative_times else None
         body = tables.cells(rows, columns, truncate=self._truncates, relative_to=now)
-        if self._format is ListFormat.CSV:
-            text = tables.as_csv(columns, body)
-        elif self._format is ListFormat.MARKDOWN:
-            text = tables.as_markdown(columns, body)
+        draw = {ListFormat.CSV: tables.as_csv, ListFormat.MARKDOWN: tables.as_markdown}.get(
+            self._format, tables.as_table
+        )
+        self._session.terminal.say(draw(columns, body))
+
+    def _fitted(self, rows: list[JsonObject], columns: list[str]) -> str:
+        """A table for the terminal: a row is a line, unless whole values are wanted."""
+
+        def body(**moments: Any) -> tables.Cells:
+            cells = tables.cells(rows, columns, truncate=self._truncates, **moments)
+            return [[clean_line(cell) for cell in row] for row in cells]
+
+        relative = body(relative_to=datetime.now(UTC))
+        if self._session.relative_times:
+            bodies = [relative]
         else:
-            watched = is_terminal(sys.stdout)
-            width = shutil.get_terminal_size().columns if watched else None
-            text = tables.as_table(columns, body, width=width, clean=clean_line if watched else str)
-        self._session.terminal.say(text)
+            bodies = [body(whole_seconds=True), relative] if self._truncates else [body()]
+        fit = fitted(
+            columns,
+            bodies,
+            shutil.get_terminal_size().columns,
+            may_leave_out=self._truncates and self._has_default_columns,
+        )
+        self._left_out = fit.left_out
+        shown = [clean_line(column) for column in fit.columns]
+        return tables.as_table(shown, fit.body, widths=fit.widths, fold=not self._truncates)
+
+    @property
+    def _has_default_columns(self) -> bool:
+        return self._options.columns.strip() in ("", "default")
 
     def _chosen_columns(self, rows: list[JsonObject]) -> list[str]:
-        chosen = self._options.columns.strip()
-        if chosen in ("", "default"):
+        if self._has_default_columns:
             return list(self._columns)
+        chosen = self._options.columns.strip()
         if chosen == "all":
             return tables.all_columns(rows) or list(self._columns)
         return [column.strip() for column in chosen.split(",") if column.strip()]
@@ -154,6 +181,8 @@ class Listing:
         warnings = []
         if self._format is ListFormat.TABLE and self._truncates and shows_cells:
             warnings.append("Use --no-truncate to see full values.")
+        if self._left_out:
+            warnings.append(f"No room for {', '.join(self._left_out)}. Use a wider terminal, -c or -f json.")
         if more:
             warnings.append("More pages of results are available! Use --all-pages to fetch all results.")
         if warnings:

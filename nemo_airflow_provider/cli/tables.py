@@ -10,7 +10,8 @@ from typing import Any
 from nemo_airflow_provider.client.transport import JsonObject
 
 _LONGEST_CELL = 50
-_WHOLE = frozenset({"name", "id"})
+#: Columns whose values are never cut.
+WHOLE = frozenset({"name", "id"})
 
 Cells = list[list[str]]
 
@@ -21,19 +22,24 @@ def cells(
     *,
     truncate: bool,
     relative_to: datetime | None = None,
+    whole_seconds: bool = False,
 ) -> Cells:
     """The text of each cell.
 
     :param truncate: cut text at 50 characters, names and ids excepted
     :param relative_to: show moments as distances from this one
+    :param whole_seconds: show moments to the second, in UTC
     """
 
     def text(row: JsonObject, column: str) -> str:
         value = row.get(column)
-        if relative_to is not None and isinstance(value, str) and _is_moment(column):
-            value = distance(value, relative_to)
+        if isinstance(value, str) and is_moment(column):
+            if relative_to is not None:
+                value = distance(value, relative_to)
+            elif whole_seconds:
+                value = to_the_second(value)
         shown = _plain(value)
-        if truncate and column not in _WHOLE and len(shown) > _LONGEST_CELL:
+        if truncate and column not in WHOLE and len(shown) > _LONGEST_CELL:
             return shown[: _LONGEST_CELL - 3] + "..."
         return shown
 
@@ -60,6 +66,17 @@ def distance(moment: str, now: datetime) -> str:
     else:
         amount = f"{seconds}s"
     return f"in {amount}" if ahead else f"{amount} ago"
+
+
+def to_the_second(moment: str) -> str:
+    """`2026-12-01T10:38:53Z`; an unreadable moment as it is."""
+    then = parse_moment(moment)
+    return moment if then is None else then.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def is_moment(column: str) -> bool:
+    """Whether a column holds moments."""
+    return column.endswith("_at") or column == "timestamp"
 
 
 def parse_moment(text: str) -> datetime | None:
@@ -95,11 +112,21 @@ def as_markdown(columns: Sequence[str], body: Cells) -> str:
     return "\n".join([line(columns), line(["-" * width for width in widths]), *map(line, escaped)])
 
 
-def as_table(columns: Sequence[str], body: Cells, *, width: int | None, clean: Callable[[str], str]) -> str:
+def as_table(
+    columns: Sequence[str],
+    body: Cells,
+    *,
+    width: int | None = None,
+    clean: Callable[[str], str] = str,
+    widths: Sequence[int] | None = None,
+    fold: bool = True,
+) -> str:
     """A table with heavy head.
 
-    :param width: of the terminal; None: as wide as the values need
+    :param width: of the terminal; None: as wide as the columns need
     :param clean: what to do to a cell before it is shown
+    :param widths: of the columns; None: as wide as the values need
+    :param fold: whether what is longer than its column goes on below; it is cut otherwise
     """
     import io
 
@@ -108,18 +135,19 @@ def as_table(columns: Sequence[str], body: Cells, *, width: int | None, clean: C
     from rich.text import Text
 
     table = Table()
-    for column in columns:
-        table.add_column(Text(clean(column)), overflow="fold")
+    for index, column in enumerate(columns):
+        table.add_column(
+            Text(clean(column)),
+            width=widths[index] if widths else None,
+            overflow="fold" if fold else "ellipsis",
+            no_wrap=not fold,
+        )
     for row in body:
         table.add_row(*(Text(clean(cell)) for cell in row))
     stream = io.StringIO()
     console = Console(file=stream, width=width or 10_000, color_system=None, legacy_windows=False)
     console.print(table)
     return stream.getvalue().rstrip("\n")
-
-
-def _is_moment(column: str) -> bool:
-    return column.endswith("_at") or column == "timestamp"
 
 
 def _plain(value: Any) -> str:
