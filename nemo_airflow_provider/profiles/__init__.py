@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.profiles import variables
 from nemo_airflow_provider.profiles.configuration import Configuration, read_configuration
 from nemo_airflow_provider.profiles.merge import merge
@@ -38,14 +39,21 @@ def load_profiles(
     """
     text = None if path is None else read_text(path, _setting_of(path, environ))
     relevant = tuple(sorted(variables.relevant(environ).items()))
-    profiles = merge(_checked(str(path or ""), text, relevant), docker_answers)
+    checked = _checked(str(path or ""), text, relevant)
+    if isinstance(checked, str):
+        raise ConfigError(checked)
+    profiles = merge(checked, docker_answers)
     _warn(text, profiles.warnings)
     return profiles
 
 
 @lru_cache(maxsize=8)
-def _checked(source: str, text: str | None, environ: tuple[tuple[str, str], ...]) -> Configuration:
-    return read_configuration(source, text, dict(environ))
+def _checked(source: str, text: str | None, environ: tuple[tuple[str, str], ...]) -> Configuration | str:
+    """The configuration, or what is wrong with it: that is as dear to find out, and asked for as often."""
+    try:
+        return read_configuration(source, text, dict(environ))
+    except ConfigError as error:
+        return str(error)
 
 
 @lru_cache(maxsize=8)

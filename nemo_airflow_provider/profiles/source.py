@@ -19,6 +19,8 @@ _MOST_VALUES = 100_000
 #: PyYAML takes quadratic time for the digits of `1:1:1:…`.
 _MOST_DIGITS = 1000
 
+#: Attribute of a node with what `_by_key` has found.
+_INDEX = "nemo_by_key"
 _PARSE_ERROR = "Error parsing NeMo Helix configuration file as YAML:"
 
 
@@ -72,13 +74,23 @@ class Place:
 
 def _inside(node: yaml.Node, key: str | int) -> tuple[yaml.Node, yaml.Mark] | None:
     if isinstance(node, yaml.MappingNode):
-        # From the end: what a merge key (`<<`) brings stands before the mapping's own keys, which win.
-        for name, value in reversed(node.value):
-            if isinstance(name, yaml.ScalarNode) and name.value == str(key):
-                return value, name.start_mark
-    elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        return _by_key(node).get(str(key))
+    if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
         return node.value[key], node.value[key].start_mark
     return None
+
+
+def _by_key(node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Mark]]:
+    """Value and place of each key. Remembered in the node: a mapping of very many keys may have as many faults."""
+    pairs, found = vars(node).get(_INDEX, (None, {}))
+    # Making values of a mapping with a merge key (`<<`) gives it another list: what that brings comes first, and the
+    # mapping's own keys win.
+    if pairs is not node.value:
+        named = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+        found = {key.value: (value, key.start_mark) for key, value in named}
+        vars(node)[_INDEX] = node.value, found
+    known: dict[str, tuple[yaml.Node, yaml.Mark]] = found
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +109,7 @@ def read_sections(source: str, text: str, names: tuple[str, ...], problems: list
     :raises ConfigError: the text is no YAML, or its top is no mapping
     """
     try:
-        loader = _Loader(text)
-        try:
-            root = loader.get_single_node()
-            return _sections(loader, source, root, names, problems)
-        finally:
-            loader.dispose()
+        return _sections(source, _root(text), names, problems)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(
@@ -119,11 +126,35 @@ def read_sections(source: str, text: str, names: tuple[str, ...], problems: list
         raise ConfigError(f"{_PARSE_ERROR} {source}: {reason}") from error
 
 
+def _root(text: str) -> yaml.Node | None:
+    """The document, without values yet; None for an empty one.
+
+    libyaml takes a tenth of the time, and PyYAML's own parser says better what is wrong: which character it found, and
+    what it expected. So that one reads what the other refuses.
+    """
+    if yaml.__with_libyaml__:
+        try:
+            return _composed(yaml.CSafeLoader, text)
+        except (yaml.YAMLError, ValueError):
+            pass  # told by the other one
+    return _composed(yaml.SafeLoader, text)
+
+
+def _composed(reader: type[yaml.SafeLoader | yaml.CSafeLoader], text: str) -> yaml.Node | None:
+    loader = reader(text)
+    try:
+        root: yaml.Node | None = loader.get_single_node()
+        return root
+    finally:
+        loader.dispose()
+
+
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
 
-class _Loader(yaml.SafeLoader):
-    """Has a line for every fault: PyYAML lets Python's own complaints through, for a date like 2026-02-31."""
+class _Values(yaml.constructor.SafeConstructor):
+    """Makes values of nodes, and has a line for every fault: PyYAML lets Python's own complaints through, for a date
+    like 2026-02-31."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -136,9 +167,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
-def _sections(
-    loader: yaml.SafeLoader, source: str, root: yaml.Node | None, names: tuple[str, ...], problems: list[str]
-) -> dict[str, Section]:
+def _sections(source: str, root: yaml.Node | None, names: tuple[str, ...], problems: list[str]) -> dict[str, Section]:
     if root is None or (isinstance(root, yaml.MappingNode) and not root.value):
         raise ConfigError(
             f"NeMo Helix configuration file is empty: '{source}'. Write a 'jobs:' section, or remove the "
@@ -163,7 +192,7 @@ def _sections(
             problems.append(f"{place}: more than {_MOST_VALUES:,} values, with its aliases written out")
         if len(problems) > before:
             continue
-        data = loader.construct_document(node)
+        data = _Values().construct_document(node)
         if isinstance(data, dict):
             sections[name] = Section(place, data)
         else:  # `!!set`

