@@ -30,9 +30,11 @@ def read_by_code() -> dict[str, tuple[str, object]]:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name("conf"), attr=getter),
                 args=[ast.Name("SECTION"), ast.Constant(str(name))],
-                keywords=[ast.keyword("fallback", ast.Constant(fallback))],
+                keywords=[ast.keyword("fallback", ast.Constant() | ast.Name() as fallback)],
             ):
-                found[name] = KINDS[getter], fallback
+                # Some have a name, since others read them too.
+                value = getattr(settings, fallback.id) if isinstance(fallback, ast.Name) else fallback.value
+                found[name] = KINDS[getter], value
     return found
 
 
