@@ -107,8 +107,9 @@ class Bash:
         os.write(self._controller, line.encode() + b"\t")
         self._wait_for(end.encode())
         typed = self._shown.decode()
-        os.write(self._controller, b"\x15\n")  # take the line back
-        self._wait_for(_PROMPT)
+        # Take the line back. A prompt alone may be the one that bash draws again for that.
+        os.write(self._controller, b"\x15echo do''ne\n")
+        self._wait_for(b"done\r\n" + _PROMPT)
         return typed
 
     def _wait_for(self, end: bytes) -> None:
