@@ -69,7 +69,7 @@ class BackendEntry:
     @property
     def provided(self) -> bool:
         """Whether this installation can run its steps: its code and what the extra installs are there."""
-        return self.backend_path is not None and all(map(_importable, self.packages))
+        return self.backend_path is not None and not self._missing_packages
 
     @property
     def lack(self) -> Lack | None:
@@ -78,12 +78,16 @@ class BackendEntry:
             able = ", ".join(entry.name for entry in BACKENDS.values() if entry.provided)
             reason = f"this version lists backend '{self.name}' and cannot run it"
             return Lack(reason, f"Use profiles of another backend: {able}")
-        if missing := [package for package in self.packages if not _importable(package)]:
+        if missing := self._missing_packages:
             return Lack(
                 f"backend '{self.name}' needs the Python package {', '.join(missing)}, which is not installed",
                 f"pip install '{self.requirement}'",
             )
         return None
+
+    @property
+    def _missing_packages(self) -> list[str]:
+        return [package for package in self.packages if not _importable(package)]
 
     @property
     def requirement(self) -> str:

@@ -18,8 +18,9 @@ import typer
 
 from nemo_airflow_provider.cli import contextfile
 from nemo_airflow_provider.cli.session import GlobalOptions, Session
-from nemo_airflow_provider.cli.tables import distance, parse_moment
+from nemo_airflow_provider.cli.tables import distance
 from nemo_airflow_provider.client.jobs import JobsClient
+from nemo_airflow_provider.client.moments import parse_moment
 from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.model.status import TERMINAL, Status
 

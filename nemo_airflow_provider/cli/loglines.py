@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
-from nemo_airflow_provider.cli.tables import parse_moment
 from nemo_airflow_provider.cli.terminal import clean_line, is_terminal, write
+from nemo_airflow_provider.client.moments import parse_moment
 from nemo_airflow_provider.client.transport import JsonObject
 
 _NO_TIME = "--:--:--"

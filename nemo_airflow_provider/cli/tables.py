@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
+from nemo_airflow_provider.client.moments import parse_moment
 from nemo_airflow_provider.client.transport import JsonObject
 
 _LONGEST_CELL = 50
@@ -79,15 +80,6 @@ def is_moment(column: str) -> bool:
     return column.endswith("_at") or column == "timestamp"
 
 
-def parse_moment(text: str) -> datetime | None:
-    """An ISO 8601 moment in UTC, as which it counts if it has no zone; None for anything else."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (OverflowError, ValueError):
-        return None
-
-
 def as_csv(columns: Sequence[str], body: Cells) -> str:
     """RFC 4180 with a header."""
     import csv
@@ -116,15 +108,11 @@ def as_table(
     columns: Sequence[str],
     body: Cells,
     *,
-    width: int | None = None,
-    clean: Callable[[str], str] = str,
     widths: Sequence[int] | None = None,
     fold: bool = True,
 ) -> str:
     """A table with heavy head.
 
-    :param width: of the terminal; None: as wide as the columns need
-    :param clean: what to do to a cell before it is shown
     :param widths: of the columns; None: as wide as the values need
     :param fold: whether what is longer than its column goes on below; it is cut otherwise
     """
@@ -137,15 +125,15 @@ def as_table(
     table = Table()
     for index, column in enumerate(columns):
         table.add_column(
-            Text(clean(column)),
+            Text(column),
             width=widths[index] if widths else None,
             overflow="fold" if fold else "ellipsis",
             no_wrap=not fold,
         )
     for row in body:
-        table.add_row(*(Text(clean(cell)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     stream = io.StringIO()
-    console = Console(file=stream, width=width or 10_000, color_system=None, legacy_windows=False)
+    console = Console(file=stream, width=10_000, color_system=None, legacy_windows=False)
     console.print(table)
     return stream.getvalue().rstrip("\n")
 

@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 from nemo_airflow_provider.client.errors import ApiError, ClientError
 from nemo_airflow_provider.client.jobs import JobsClient
+from nemo_airflow_provider.client.moments import moment_of
 from nemo_airflow_provider.client.transport import Transport
 from nemo_airflow_provider.client.watch import FINAL_STATUSES
 from nemo_airflow_provider.remote.adoption import is_ours, marked
 from nemo_airflow_provider.remote.calls import Calls, Interrupted, cut_when_terminated, interruptible_sleep
 from nemo_airflow_provider.remote.follow import Follower
 from nemo_airflow_provider.remote.memory import Memory
-from nemo_airflow_provider.remote.moments import moment_of
 from nemo_airflow_provider.remote.record import RemoteRecord
 from nemo_airflow_provider.remote.results import fetch_results
 from nemo_airflow_provider.remote.task import RemoteTask

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from nemo_airflow_provider.client.moments import moment_of
 from nemo_airflow_provider.client.transport import JsonObject
 from nemo_airflow_provider.model.logline import LogLine, micros_of
-from nemo_airflow_provider.remote.moments import moment_of
 from nemo_airflow_provider.runner import StepHost
 
 

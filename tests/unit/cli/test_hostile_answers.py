@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nemo_airflow_provider.cli.loglines import log_line
-from nemo_airflow_provider.cli.tables import distance, parse_moment
+from nemo_airflow_provider.cli.tables import distance
+from nemo_airflow_provider.client.moments import parse_moment
 from tests.unit.cli.conftest import Nemo
 from tests.unit.cli.fake_server import Answer, FakeServer, detail
 from tests.unit.cli.shapes import JOBS, PROFILES, job, line, logs, page, status, step, task

@@ -29,6 +29,22 @@ def start(server: FakeServer, *arguments: str, **options: object) -> subprocess.
     )
 
 
+def interrupted(server: FakeServer, method: str, path: str, answer: Answer, *arguments: str) -> tuple[str, str]:
+    """What a command printed whose request hangs until Ctrl-C was answered; its exit code was seen to be right."""
+
+    def hang(_seen: Seen) -> Answer:
+        server.over.wait(60)
+        return answer
+
+    server.on(method, path, hang)
+    process = start(server, "jobs", *arguments)
+    wait_until(lambda: bool(server.seen), 20)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == 130
+    return out, err
+
+
 def test_nothing_heavy_is_imported(server: FakeServer) -> None:
     server.on("GET", JOBS, Answer(page(job())))
     program = (
@@ -68,46 +84,19 @@ def test_ctrl_c_shows_no_traceback(server: FakeServer, command: tuple[str, ...])
 
 def test_ctrl_c_while_a_request_hangs_is_answered(server: FakeServer) -> None:
     """The server gives no answer before Ctrl-C has one."""
-
-    def hang(seen: Seen) -> Answer:
-        server.over.wait(60)
-        return Answer(status(status="active"))
-
-    server.on("GET", f"{JOBS}/pz-1/status", hang)
-    process = start(server, "jobs", "watch", "pz-1")
-    wait_until(lambda: bool(server.seen), 20)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=50)
-    assert process.returncode == 130
+    answer = Answer(status(status="active"))
+    _, err = interrupted(server, "GET", f"{JOBS}/pz-1/status", answer, "watch", "pz-1")
     assert err.startswith("Interrupted watching; no status received. Exiting.\nThe job goes on.")
 
 
 def test_ctrl_c_while_a_job_is_created_says_what_may_have_become_of_it(server: FakeServer) -> None:
-    def hang(seen: Seen) -> Answer:
-        server.over.wait(60)
-        return Answer(job(), 201)
-
-    server.on("POST", JOBS, hang)
     body = json.dumps({"source": "probe", "spec": {}, "platform_spec": PLATFORM_SPEC})
-    process = start(server, "jobs", "create", "--watch", "--input-data", body)
-    wait_until(lambda: bool(server.seen), 20)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=50)
-    assert process.returncode == 130
+    _, err = interrupted(server, "POST", JOBS, Answer(job(), 201), "create", "--watch", "--input-data", body)
     assert err.startswith("Interrupted. The job may have been created: look with nemo jobs list")
 
 
 def test_ctrl_c_is_never_silent_where_no_command_answers_it(server: FakeServer) -> None:
-    def hang(seen: Seen) -> Answer:
-        server.over.wait(60)
-        return Answer(page())
-
-    server.on("GET", JOBS, hang)
-    process = start(server, "jobs", "list")
-    wait_until(lambda: bool(server.seen), 20)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=50) == ("", "Interrupted.\n")
-    assert process.returncode == 130
+    assert interrupted(server, "GET", JOBS, Answer(page()), "list") == ("", "Interrupted.\n")
 
 
 def test_a_reader_that_leaves(server: FakeServer) -> None:
