@@ -138,13 +138,21 @@ def gone(pids: set[int]) -> bool:
     return not pids & set(processes.living())
 
 
+def run_states(client: httpx.Client) -> list[str]:
+    return [run["state"] for run in client.get("/api/v2/dags/stubborn/dagRuns").json()["dag_runs"]]
+
+
+def assert_one_signal_ends(launcher: Launcher, everything: set[int]) -> None:
+    launcher.process.send_signal(signal.SIGTERM)
+    assert launcher.wait(30) == 0, launcher.text()
+    assert gone(everything)
+
+
 class TestServe:
     def test_one_signal_ends_it_with_every_descendant(self, serving: Launcher) -> None:
         everything = serving.everything()
         assert len(everything) > 4
-        serving.process.send_signal(signal.SIGTERM)
-        assert serving.wait(30) == 0, serving.text()
-        assert gone(everything)
+        assert_one_signal_ends(serving, everything)
 
     def test_a_second_ctrl_c_does_not_wait(self, serving: Launcher) -> None:
         everything = serving.everything()
@@ -170,12 +178,8 @@ class TestServe:
         with httpx.Client(base_url=url, timeout=30) as client:
             wait_until(lambda: answers(client, READY_PATH), 150, "the API server")
             # The task went on without its scheduler.
-            runs = client.get("/api/v2/dags/stubborn/dagRuns").json()["dag_runs"]
-            assert [run["state"] for run in runs] == ["running"]
-        everything |= serving.everything()
-        serving.process.send_signal(signal.SIGTERM)
-        assert serving.wait(30) == 0, serving.text()
-        assert gone(everything)
+            assert run_states(client) == ["running"]
+        assert_one_signal_ends(serving, everything | serving.everything())
 
     def test_a_scheduler_that_hangs_is_replaced_and_its_task_goes_on(self, serving: Launcher) -> None:
         url = serving.wait_for(r"Ready after .*?(http://\S+)")[1]
@@ -191,12 +195,8 @@ class TestServe:
             serving.wait_for("no heartbeat any more: it is ended", 180)
             serving.wait_for(r"The scheduler was ended by SIGKILL and is started again in 1 s")
             wait_until(scheduler_is_healthy, 120, "a heartbeat of the new one")
-            runs = client.get("/api/v2/dags/stubborn/dagRuns").json()["dag_runs"]
-            assert [run["state"] for run in runs] == ["running"]
-        everything |= serving.everything()
-        serving.process.send_signal(signal.SIGTERM)
-        assert serving.wait(30) == 0, serving.text()
-        assert gone(everything)
+            assert run_states(client) == ["running"]
+        assert_one_signal_ends(serving, everything | serving.everything())
 
     def test_what_ends_again_and_again_ends_everything(self, serving: Launcher) -> None:
         everything = serving.everything()
