@@ -44,7 +44,7 @@ lint: $(STAMP) ## style, types and imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint ## lint and unit tests, under a minute
+check: lint ## lint and unit tests
 	$(UNIT)
 
 bench: $(STAMP) ## measure, and print one JSON document; see bench/README.md

@@ -34,7 +34,8 @@ atexit.register(report)
 main()
 """
 NEMO = [sys.executable, "-c", PROGRAM, "--base-url", "http://127.0.0.1:1"]
-MOST_SECONDS, MOST_MEGABYTES = 2.0, 200
+# A bomb that goes off takes minutes; the rest is for a busy machine.
+MOST_SECONDS, MOST_MEGABYTES = 20, 200
 
 BODY = {"source": "s", "spec": {}, "platform_spec": PLATFORM_SPEC}
 LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))

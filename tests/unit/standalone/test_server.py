@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,9 +102,7 @@ def test_a_pause_grows_and_holds_nothing_else_up(airflow: AirflowServer, clock: 
     scheduler, processor = airflow.components["scheduler"], airflow.components["dag-processor"]
     for pause in (1, 2, 4):
         kill(scheduler)
-        begun = time.monotonic()
         airflow.check(told.append)
-        assert time.monotonic() - begun < 1
         assert f"is started again in {pause} s ({len(told)} of" in told[-1]
         clock.now += pause - 0.1
         airflow.check(told.append)
