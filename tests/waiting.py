@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T], seconds: float = 10.0, what: str = "it", *, pause_seconds: float = 0.005) -> T:
+def wait_until(look: Callable[[], T], seconds: float = 60.0, what: str = "it", *, pause_seconds: float = 0.005) -> T:
     """Call `look` until it answers something true, and return that.
 
     :raises AssertionError: the time is over

@@ -64,7 +64,7 @@ def subprocess_harness(directory: Path) -> Iterator[Harness]:
     yield Harness(
         make=lambda: SubprocessBackend(config),
         executor=lambda script: {"provider": "subprocess", "command": ["/bin/sh", "-c", script]},
-        seconds=10,
+        seconds=60,
         run_key="contractrun",
     )
 

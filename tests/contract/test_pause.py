@@ -49,7 +49,7 @@ def test_a_later_start_follows_one_that_was_stopped_and_finds_the_jobs_storage(
     keep = 'echo x >> "$NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/kept"; '
     pausing.submit(engine.workload(f"trap 'exit 0' TERM; {keep} echo up; {COUNT}"))
     running(engine, pausing)
-    pausing.stop(engine.key(), 5)
+    pausing.stop(engine.key(), 60)
     assert end(engine, pausing).stopped == "asked"
     later = engine.key(start=1)
     pausing.submit(engine.workload(f'{keep} cat "$NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/kept"', later))
@@ -81,7 +81,7 @@ def test_freezing_twice_and_thawing_what_is_not_frozen_is_harmless(engine: Harne
         freeze(engine, freezing)
     freezing.thaw(engine.key())
     freezing.thaw(engine.key())
-    freezing.stop(engine.key(), 20)
+    freezing.stop(engine.key(), 60)
     assert end(engine, freezing).exit_code == 3
     for verb in (freezing.freeze, freezing.thaw):
         verb(engine.key())
@@ -93,7 +93,7 @@ def test_a_frozen_workload_hears_a_stop(engine: Harness, freezing: Backend) -> N
     freezing.submit(engine.workload(f"trap 'echo bye; exit 5' TERM; {COUNT}"))
     running(engine, freezing)
     freeze(engine, freezing)
-    freezing.stop(engine.key(), 20)
+    freezing.stop(engine.key(), 60)
     seen = end(engine, freezing)
     assert (seen.phase, seen.exit_code, seen.stopped) == (Phase.ENDED, 5, "asked")
     assert b"bye\n" in text(freezing, engine.key())

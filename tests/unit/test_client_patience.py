@@ -371,7 +371,7 @@ def test_a_redirect_is_not_read() -> None:
 
     with talking(elsewhere, there) as server, Transport(server.url) as transport:
         assert transport.request("GET", "/") == []
-        assert server.hung_up.wait(10)
+        assert server.hung_up.wait(60)
 
 
 def test_redirects_in_a_circle() -> None:

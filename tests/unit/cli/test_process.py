@@ -38,7 +38,7 @@ def interrupted(server: FakeServer, method: str, path: str, answer: Answer, *arg
 
     server.on(method, path, hang)
     process = start(server, "jobs", *arguments)
-    wait_until(lambda: bool(server.seen), 20)
+    wait_until(lambda: bool(server.seen), 60)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=50)
     assert process.returncode == 130
@@ -75,9 +75,9 @@ def test_ctrl_c_shows_no_traceback(server: FakeServer, command: tuple[str, ...])
     server.on("GET", f"{JOBS}/pz-1/status", Answer(status(status="active")))
     server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("hi"))))
     process = start(server, "jobs", *command)
-    wait_until(lambda: len(server.seen) >= 2, 20)
+    wait_until(lambda: len(server.seen) >= 2, 60)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
 
@@ -106,7 +106,7 @@ def test_a_reader_that_leaves(server: FakeServer) -> None:
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=20) == 141
+    assert process.wait(timeout=60) == 141
     assert process.stderr.read() == ""
     process.stderr.close()
 
@@ -126,7 +126,7 @@ def test_a_plain_locale_loses_no_line(server: FakeServer) -> None:
     server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("naïve \ud800"))))
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     process = start(server, "jobs", "tail", "pz-1", env=environment)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert out.endswith("| na\\xefve \\ud800\n")
     assert (err, process.returncode) == ("", 0)
 
@@ -148,6 +148,6 @@ def test_log_lines_on_a_real_terminal(server: FakeServer) -> None:
             break
         shown += piece
     os.close(controller)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     lines = shown.decode().replace("\r\n", "\n").splitlines()
     assert [text.split(" | ")[1] for text in lines] == ["red\ufffd", "one [00:00:00] two"]

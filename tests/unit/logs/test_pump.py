@@ -40,7 +40,7 @@ def _messages(root: Path) -> list[str]:
 def _pumped(source: Source, root: Path, start: int = 0, secrets: tuple[str, ...] = ()) -> Pump:
     pump = Pump(source, root, STREAM, start)
     pump.start(Mask(secrets))
-    assert pump.join(10)
+    assert pump.join(60)
     return pump
 
 
@@ -84,7 +84,7 @@ def test_stderr_can_be_marked(tmp_path: Path) -> None:
     engine = Engine([Write(TASK, "stdout", b"fine\n"), Write(TASK, "stderr", b"odd\n\n")])
     pump = Pump(engine.read, tmp_path, STREAM, 0, stderr_prefix="[stderr] ")
     pump.start()
-    assert pump.join(10)
+    assert pump.join(60)
     assert _messages(tmp_path) == ["fine", "[stderr] odd", "[stderr] "]
 
 
@@ -103,7 +103,7 @@ def test_lines_are_readable_while_the_source_is_quiet(tmp_path: Path) -> None:
     wait_until(lambda: line_count(tmp_path, STREAM) == 3)
     assert not pump.finished
     go_on.set()
-    assert pump.join(10)
+    assert pump.join(60)
     assert _messages(tmp_path) == ["one", "two", "three", "open no more"]
 
 
@@ -118,7 +118,7 @@ def test_a_stopped_pump_keeps_open_lines_for_the_next(tmp_path: Path) -> None:
     wait_until(lambda: line_count(tmp_path, STREAM) == 1)
     assert not pump.join(0)
     pump.stop()
-    assert pump.join(10)
+    assert pump.join(60)
     assert (pump.finished, pump.error) == (False, None)
     assert not is_finished(tmp_path)
     assert _pumped(Engine([Write(TASK, "stdout", b"one\nopen\n")]).read, tmp_path).finished
@@ -140,7 +140,7 @@ def test_a_failing_engine_is_asked_again_where_it_stopped(tmp_path: Path, error:
 
     pump = Pump(source, tmp_path, STREAM, 0)
     pump.start()
-    assert pump.join(10)
+    assert pump.join(60)
     assert pump.finished
     assert pump.trouble is None
     assert troubles[0] is None
@@ -158,7 +158,7 @@ def test_an_engine_that_stays_away_can_be_stopped(tmp_path: Path) -> None:
     pump.start()
     wait_until(lambda: pump.trouble is not None)
     pump.stop()
-    assert pump.join(10)
+    assert pump.join(60)
     assert (pump.finished, pump.error) == (False, None)
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     wait_until(lambda: "No space left" in (pump.trouble or ""))
     assert line_count(tmp_path, STREAM) == 0
     full.clear()
-    assert pump.join(10)
+    assert pump.join(60)
     assert (pump.finished, pump.trouble) == (True, None)
     assert _messages(tmp_path) == EXPECTED
 
@@ -203,10 +203,10 @@ def test_a_held_stream_is_waited_for(tmp_path: Path) -> None:
         each.start()
         wait_until(lambda each=each: each.waiting)  # type: ignore[misc]
     stopped.stop()
-    assert stopped.join(10)
+    assert stopped.join(60)
     assert (stopped.finished, stopped.error) == (False, None)
     holder.close()
-    assert pump.join(10)
+    assert pump.join(60)
     assert (pump.finished, pump.waiting) == (True, False)
     assert _messages(tmp_path) == EXPECTED
 

@@ -18,7 +18,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made = Host.make(tmp_path / "work", graceful_shutdown_timeout_seconds=5)
     yield made
     try:
-        wait_until(lambda: not made.processes(), seconds=3)
+        wait_until(lambda: not made.processes())
     finally:
         for pid in made.processes():
             with suppress(ProcessLookupError):

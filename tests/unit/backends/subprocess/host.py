@@ -74,7 +74,7 @@ class Host:
     def python(self, script: str, of: WorkloadKey | None = None, **more: Any) -> Mapping[str, Any]:
         return self.run([sys.executable, "-S", "-c", script], of, **more)
 
-    def end(self, of: WorkloadKey | None = None, seconds: float = 10.0) -> Observation:
+    def end(self, of: WorkloadKey | None = None, seconds: float = 60.0) -> Observation:
         of = of or key()
         self.backend.wait(of, seconds, Event())
         seen = self.backend.observe(of)

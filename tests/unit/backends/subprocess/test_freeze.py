@@ -120,7 +120,7 @@ def test_the_active_limit_stands_still(host: Host) -> None:
     assert limited.backend.observe(key()).frozen
     limited.backend.thaw(key())
     wait_until(lambda: not limited.backend.observe(key()).frozen)
-    assert limited.end(seconds=20).stopped == "ttl"
+    assert limited.end().stopped == "ttl"
 
 
 def test_a_main_process_that_is_killed_while_frozen_has_ended(host: Host) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shlex
+import signal
 import struct
 import sys
 import tempfile
@@ -110,7 +111,7 @@ class Attack:
         """Nothing runs, what was printed was read, every verb returns, and all can be removed."""
         backend, of = self.host.backend, self.key
         wait_until(lambda: not lives(self.pid))
-        assert self.reader.result(5) == b"before\n"
+        assert self.reader.result(60) == b"before\n"
         backend.stop(of, 0)
         backend.wait(of, 0.05, Event())
         list(backend.find(of))
@@ -131,32 +132,39 @@ STOPPED = [pair for pair in PAIRS if pair[1] in ("directory", "fifo")]
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host.make(tmp_path_factory.mktemp("hostile") / "work", graceful_shutdown_timeout_seconds=1)
     yield made
-    wait_until(lambda: not made.processes(), seconds=3)
+    wait_until(lambda: not made.processes())
 
 
 def begin(host: Host, pairs: list[tuple[str, str]], after: str, pool: ThreadPoolExecutor) -> Attacks:
     """All at once, each in a job of its own: most of their time is waiting."""
-    begun = {}
-    for number, (target, kind) in enumerate(pairs):
-        of = key(run_key=f"{after[:4]}{number}")
-        begun[target, kind] = Attack.begin(host, of, target, kind, after, pool)
-    for attack in begun.values():
-        attack.release()
+    begun: dict[tuple[str, str], Attack] = {}
+    try:
+        for number, (target, kind) in enumerate(pairs):
+            of = key(run_key=f"{after[:4]}{number}")
+            begun[target, kind] = Attack.begin(host, of, target, kind, after, pool)
+        for attack in begun.values():
+            attack.release()
+    except BaseException:
+        # The pool waits for its readers, and they for the ends of the workloads.
+        for attack in begun.values():
+            with suppress(ProcessLookupError):
+                os.kill(attack.pid, signal.SIGKILL)
+        raise
     return begun
 
 
 @pytest.fixture(scope="module")
 def attacks(hostile: Host) -> Iterator[Attacks]:
-    """They would go on for a minute."""
+    """They would go on for ten minutes."""
     with ThreadPoolExecutor(len(PAIRS)) as pool:
-        yield begin(hostile, PAIRS, "exec sleep 60", pool)
+        yield begin(hostile, PAIRS, "exec sleep 600", pool)
 
 
 @pytest.fixture(scope="module")
 def stopped(hostile: Host) -> Iterator[Attacks]:
     """They are deaf to SIGTERM, and were told to stop right after."""
     with ThreadPoolExecutor(len(STOPPED)) as pool:
-        begun = begin(hostile, STOPPED, "trap '' TERM; exec sleep 60", pool)
+        begun = begin(hostile, STOPPED, "trap '' TERM; exec sleep 600", pool)
         for attack in begun.values():
             attack.host.backend.stop(attack.key, 0)
         yield begun

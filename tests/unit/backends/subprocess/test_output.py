@@ -241,7 +241,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("slow_disk")
 def test_a_slow_disk_loses_nothing(host: Host) -> None:
     host.python("import os; os.write(1, b'x' * 1_000_000); os.write(2, b'y' * 1_000_000)")
-    assert host.end(seconds=30).exit_code == 0
+    assert host.end().exit_code == 0
     assert len(host.output()) == 2_000_000
     assert host.output(stream="stdout") == b"x" * 1_000_000
 
@@ -253,7 +253,7 @@ def test_a_stranger_who_never_stops_writing_does_not_keep_the_end_away(host: Hos
     with Path(f"/proc/{details['pid']}/fd/1").open("wb", buffering=0) as pipe, ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: [pipe.write(b"z" * 4096) for _ in iter(over.is_set, True)])
         try:
-            assert host.end(seconds=30).exit_code == 0
+            assert host.end().exit_code == 0
         finally:
             over.set()
 

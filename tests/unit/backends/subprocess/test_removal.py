@@ -125,7 +125,7 @@ def test_a_job_with_a_step_that_removed_its_control_directory_is_removed(host: H
     wait_until(lambda: not host.control().exists())
     assert host.backend.remove_job("default", "my-job", key().run_key)
     assert list((host.root / "default").iterdir()) == []
-    wait_until(lambda: not host.processes(), seconds=5)
+    wait_until(lambda: not host.processes())
 
 
 def test_find_knows_every_start_of_the_step_and_nothing_else(host: Host) -> None:

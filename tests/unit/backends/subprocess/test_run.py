@@ -290,7 +290,7 @@ def test_a_directory_made_unreachable_stops_the_workload(host: Host) -> None:
     details = host.shell("sleep 60")
     supervisor = host.supervisor()
     shutil.rmtree(host.root / "default")
-    wait_until(lambda: not lives(details["pid"]) and not lives(supervisor), seconds=5)
+    wait_until(lambda: not lives(details["pid"]) and not lives(supervisor))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_nothing_of_ours_is_seen_in_the_current_directory(host: Host) -> None:
 def test_without_its_control_directory_a_workload_is_stopped_and_absent(host: Host, script: str) -> None:
     said = host.root / "said"
     host.shell(f"{script}; trap 'echo told > {said}; exit 5' TERM; while :; do sleep 0.01; done")
-    wait_until(lambda: not host.processes(), seconds=5)
+    wait_until(lambda: not host.processes())
     assert said.read_text() == "told\n"
     for record in host.work().rglob("exit.json"):  # where it was only moved
         assert json.loads(record.read_text())["stopped"] == "orphaned"
@@ -372,7 +372,7 @@ def test_a_control_directory_that_is_a_link_is_not_written_through(host: Host, t
 
 def test_files_removed_by_the_workload_itself(host: Host) -> None:
     host.shell("rm -rf .nemo/* ; trap 'exit 5' TERM; while :; do sleep 0.01; done")
-    wait_until(lambda: (host.control() / "exit.json").exists(), seconds=5)
+    wait_until(lambda: (host.control() / "exit.json").exists())
     assert (host.record("exit.json")["stopped"], host.record("exit.json")["exit_code"]) == ("orphaned", 5)
 
 
@@ -421,4 +421,4 @@ def test_a_command_that_unpacks_its_own_directory_over_itself_is_to_blame(host: 
     seen = wait_until(lambda: found if (found := host.backend.observe(key())).phase is not Phase.RUNNING else None)
     assert (seen.phase, seen.fault, seen.error) == (Phase.LOST, "user", {"fault": "user"})
     assert "replaced files of its supervisor" in (seen.message or "")
-    wait_until(lambda: not host.processes(), seconds=5)
+    wait_until(lambda: not host.processes())

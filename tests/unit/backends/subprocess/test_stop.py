@@ -28,7 +28,7 @@ def wait_for_output(host: Host) -> None:
 def test_a_workload_may_end_in_its_own_way(host: Host) -> None:
     host.shell("trap 'echo saved; exit 3' TERM; echo ready; while :; do sleep 0.01; done")
     wait_for_output(host)
-    host.backend.stop(key(), 5)
+    host.backend.stop(key(), 60)
     seen = host.end()
     assert (seen.exit_code, seen.stopped) == (3, "asked")
     assert host.output(stream="stdout") == b"ready\nsaved\n"
@@ -49,10 +49,10 @@ def test_the_shorter_grace_wins(host: Host) -> None:
     host.shell(STUBBORN)
     wait_for_output(host)
     begin = time.monotonic()
-    for grace in (60, 0.2, 30):
+    for grace in (300, 0.2, 200):
         host.backend.stop(key(), grace)
-    host.end(seconds=25)
-    assert time.monotonic() - begin < 25
+    host.end()
+    assert time.monotonic() - begin < 100
 
 
 def test_the_caller_of_a_stop_may_die_right_after(host: Host) -> None:
@@ -74,8 +74,8 @@ def test_a_stopped_process_hears_the_stop(host: Host) -> None:
     details = host.shell("trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done")
     wait_for_output(host)
     os.killpg(details["pgid"], signal.SIGSTOP)
-    host.backend.stop(key(), 5)
-    assert host.end(seconds=3).exit_code == 9
+    host.backend.stop(key(), 60)
+    assert host.end().exit_code == 9
 
 
 def test_a_stop_of_something_gone_does_nothing(host: Host) -> None:
@@ -162,7 +162,7 @@ def test_processes_that_flee_by_forking_die_too(host: Host, tmp_path: Path) -> N
 
 
 def test_time_limit(tmp_path: Path) -> None:
-    host = Host.make(tmp_path / "work", ttl_seconds_active=1, graceful_shutdown_timeout_seconds=5)
+    host = Host.make(tmp_path / "work", ttl_seconds_active=1, graceful_shutdown_timeout_seconds=60)
     begin = time.monotonic()
     host.shell("trap 'exit 6' TERM; while :; do sleep 0.02; done")
     seen = host.end()
