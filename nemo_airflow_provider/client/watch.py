@@ -169,6 +169,7 @@ class Watch:
             with self._client.within(self._seconds_left):
                 status = self._client.get_job_status(self._name, workspace=self._workspace)
         except ClientError as error:
+            self._check_deadline()  # an answer that our own time has cut off says nothing of the server
             if not self._status_patience.bears(error):
                 raise
             message, pause = self._status_trouble.again(f"Transient status check failed: {error}")
@@ -199,6 +200,7 @@ class Watch:
                 if not until_done and self._clock() - began >= _LONGEST_DRAIN_SECONDS:
                     return 0.0
         except (ApiError, ConnectionFailed) as error:
+            self._check_deadline()
             self._log_patience.bears(error)
             kind = "Transient log check failed" if is_transient(error) else "Log check failed"
             message, pause = self._log_trouble.again(f"{kind}: {error}")
