@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from threading import Event
 from typing import TypeVar
 
 import pytest
@@ -84,17 +85,11 @@ def test_a_chain_of_short_lived_children_is_caught(frozen: Host) -> None:
         wait_until(lambda: not all(family(frozen).values()))
 
 
-def only(pids: Iterable[int]) -> list[int]:
-    """The one that there is; nothing when there are more."""
-    found = list(pids)
-    return found if len(found) == 1 else []
-
-
 def test_who_was_stopped_before_stays_so(frozen: Host) -> None:
     frozen.shell("sleep 600 & kill -STOP $!; echo $!; while :; do sleep 0.01; done")
-    wait_until(lambda: b"\n" in frozen.output_file())
-    # For a moment of each turn the shell waits for a child that becomes `sleep`, and counts as still as well.
-    [stopped] = wait_until(lambda: only(pid for pid, still in family(frozen).items() if still))
+    told = next(chunk for chunk in frozen.backend.read_logs(key(), None, Event()) if chunk)
+    stopped = int(told.data)
+    wait_until(lambda: family(frozen)[stopped])
     freeze(frozen)
     assert all(family(frozen).values())
     frozen.backend.thaw(key())
