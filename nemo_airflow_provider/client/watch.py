@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
-from nemo_airflow_provider.client.errors import ApiError, ClientError, ConnectionFailed, is_transient
+from nemo_airflow_provider.client.errors import ApiError, ClientError, ConnectionFailed, TimedOut, is_transient
 from nemo_airflow_provider.client.jobs import JobsClient
 from nemo_airflow_provider.client.loglines import LineSource
 from nemo_airflow_provider.client.pace import BackOff, Patience, Poll
@@ -169,7 +169,7 @@ class Watch:
             with self._client.within(self._seconds_left):
                 status = self._client.get_job_status(self._name, workspace=self._workspace)
         except ClientError as error:
-            self._check_deadline()  # an answer that our own time has cut off says nothing of the server
+            self._check_cut(error)
             if not self._status_patience.bears(error):
                 raise
             message, pause = self._status_trouble.again(f"Transient status check failed: {error}")
@@ -200,7 +200,7 @@ class Watch:
                 if not until_done and self._clock() - began >= _LONGEST_DRAIN_SECONDS:
                     return 0.0
         except (ApiError, ConnectionFailed) as error:
-            self._check_deadline()
+            self._check_cut(error)
             self._log_patience.bears(error)
             kind = "Transient log check failed" if is_transient(error) else "Log check failed"
             message, pause = self._log_trouble.again(f"{kind}: {error}")
@@ -224,6 +224,14 @@ class Watch:
     @property
     def _seconds_left(self) -> float:
         return max(0.0, self._deadline - self._clock())
+
+    def _check_cut(self, error: ClientError) -> None:
+        """An answer that our own time has cut off says nothing of the server.
+
+        :raises WatchTimeout: it was that
+        """
+        if isinstance(error, TimedOut):
+            self._check_deadline()
 
     def _check_deadline(self) -> None:
         if self._seconds_left == 0:

@@ -387,6 +387,19 @@ class TestWatch:
         assert [entry for entry in seen if entry.startswith("m")] == [f"m{number}" for number in range(20)]
         assert seen.index("active") <= 8
 
+    def test_what_the_server_says_last_is_told_though_time_is_over(
+        self, server: FakeServer, client: JobsClient
+    ) -> None:
+        now = [0.0]
+
+        def late(_: Seen) -> Answer:
+            now[0] = 11
+            return detail(404, "gone")
+
+        server.on("GET", f"{JOB}/status", late)
+        with pytest.raises(ApiError, match="gone"):
+            list(Watch(client, "pz-1", timeout_seconds=10, clock=lambda: now[0]).events())
+
     def test_an_error_that_stays_ends_it(self, server: FakeServer, client: JobsClient) -> None:
         server.on("GET", f"{JOB}/status", detail(403, "no"))
         with pytest.raises(ApiError):

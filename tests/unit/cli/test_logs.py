@@ -190,8 +190,10 @@ class TestWatch:
     def test_timeout(self, server: FakeServer, nemo: Nemo) -> None:
         server.on("GET", STATUS, Answer(status(status="active")))
         server.on("GET", LOGS, Answer(logs()))
+        start = time.monotonic()
         result = nemo("jobs", "watch", "pz-1", "--timeout", "1", sleep=time.sleep)
         assert (result.err, result.code) == ("Timed out watching job 'pz-1'\n", 1)
+        assert time.monotonic() - start < 25
 
     def test_trouble_is_told_once_and_waited_for(self, server: FakeServer, nemo: Nemo) -> None:
         unavailable = detail(503, "away", x_should_retry="false")

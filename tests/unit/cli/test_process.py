@@ -38,7 +38,7 @@ def interrupted(server: FakeServer, method: str, path: str, answer: Answer, *arg
 
     server.on(method, path, hang)
     process = start(server, "jobs", *arguments)
-    wait_until(lambda: bool(server.seen), 60)
+    wait_until(lambda: bool(server.seen))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=50)
     assert process.returncode == 130
@@ -75,7 +75,7 @@ def test_ctrl_c_shows_no_traceback(server: FakeServer, command: tuple[str, ...])
     server.on("GET", f"{JOBS}/pz-1/status", Answer(status(status="active")))
     server.on("GET", f"{JOBS}/pz-1/logs", Answer(logs(line("hi"))))
     process = start(server, "jobs", *command)
-    wait_until(lambda: len(server.seen) >= 2, 60)
+    wait_until(lambda: len(server.seen) >= 2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

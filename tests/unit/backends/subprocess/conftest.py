@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,4 @@ def host(tmp_path: Path) -> Iterator[Host]:
     try:
         wait_until(lambda: not made.processes())
     finally:
-        for pid in made.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        made.kill()

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -125,6 +125,12 @@ class Host:
             yield
         finally:
             os.kill(supervisor, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End whatever lives under this root, whoever it is."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def processes(self, of: WorkloadKey | None = None) -> list[int]:
         """Supervisors and workloads under this root, or of one job, that live."""

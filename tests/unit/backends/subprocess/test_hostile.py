@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shlex
-import signal
 import struct
 import sys
 import tempfile
@@ -146,9 +145,7 @@ def begin(host: Host, pairs: list[tuple[str, str]], after: str, pool: ThreadPool
             attack.release()
     except BaseException:
         # The pool waits for its readers, and they for the ends of the workloads.
-        for attack in begun.values():
-            with suppress(ProcessLookupError):
-                os.kill(attack.pid, signal.SIGKILL)
+        host.kill()
         raise
     return begun
 
