@@ -41,6 +41,11 @@ stubborn()
 """
 
 
+#: An ordinary task bears that the API server is away as long as a busy machine takes to start it again: three
+#: heartbeats that fail, Airflow's default, end it.
+_SETTINGS = {"AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "1000"}
+
+
 class Launcher:
     """A launcher in the background, with its output in a file."""
 
@@ -53,7 +58,7 @@ class Launcher:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
-                env=clean | {"AIRFLOW_HOME": str(self.home)},
+                env=clean | _SETTINGS | {"AIRFLOW_HOME": str(self.home)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
