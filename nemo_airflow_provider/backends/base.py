@@ -8,9 +8,10 @@ so any other worker process can go on where this one was killed. Backends import
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from nemo_airflow_provider.backends.config import BackendConfig as BackendConfig
@@ -131,6 +132,25 @@ class Chunk:
     data: bytes
     start: Position
     end: Position
+
+
+@dataclass(frozen=True)
+class Site:
+    """What of an installation a backend needs beside its profile.
+
+    :param connect: the way to an engine of a kind (`docker`, `kubernetes`), by the Airflow connection that a profile
+        names, or None; raises `BackendError`
+    :param default_task_image: of steps and profiles that name none
+    :param loopback_address: what containers call the host, where the configuration says so
+    :param gpu_device_ids: ids of the host's GPUs that jobs may use; None: all
+    :param lock_directory: what the processes of a host share; None: the host's own place for that
+    """
+
+    connect: Callable[[str, str | None], Any]
+    default_task_image: str = ""
+    loopback_address: str | None = None
+    gpu_device_ids: tuple[int, ...] | None = None
+    lock_directory: Path | None = None
 
 
 class Backend(ABC):

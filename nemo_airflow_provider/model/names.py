@@ -39,6 +39,7 @@ _RUN_ID = re.compile(r"(?P<name>.+?)(?:~(?P<ordinal>[1-9][0-9]{0,8}))?")
 _MAX_ORDINAL = 999_999_999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_BITS = 48
+_MAX_ENGINE_NAME = 63
 
 
 def is_name(value: str) -> bool:
@@ -208,6 +209,27 @@ def task_name(key: str, step: str, generation: int, start: int, suffix: str = ""
     """
     text = f"{key}\n{step}\n{generation}\n{start}" + (f"\n{suffix}" if suffix else "")
     return f"task-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def engine_name(key: WorkloadKey) -> str:
+    """What the workload is called in an engine: readable, told apart by the 12 hex of its task.
+
+    At most 63 characters of `[a-z0-9-]`, a letter first: what containers, Jobs and label values can all be called.
+    """
+    return _engine_name(f"{key.job}-{key.step}", key.task.removeprefix("task-"))
+
+
+def storage_name(job: str, key: str) -> str:
+    """What keeps a run's persistent storage in an engine; as `engine_name`.
+
+    :param key: the run key
+    """
+    return _engine_name(f"storage-{job}", hashlib.sha256(f"storage\n{key}".encode()).hexdigest()[:12])
+
+
+def _engine_name(readable: str, digest: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", readable.lower()).strip("-")
+    return f"{words[: _MAX_ENGINE_NAME - len(digest) - 1].rstrip('-')}-{digest}"
 
 
 def task_id(key: str, name: str) -> str:

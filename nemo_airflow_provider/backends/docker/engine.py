@@ -1,0 +1,79 @@
+"""One engine, as one process talks to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from nemo_airflow_provider.backends.docker import labels
+from nemo_airflow_provider.backends.docker.access import Access
+from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.names import WorkloadKey
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+
+class DockerEngine:
+    """The engine's client, made when it is first needed, and made again when that failed.
+
+    :param connect: the way to the engine; raises `BackendError` where it cannot be had
+    """
+
+    def __init__(self, connect: Callable[[], Access]) -> None:
+        self._connect = connect
+        self._client: APIClient | None = None
+        self._identity: str | None = None
+
+    @cached_property
+    def access(self) -> Access:
+        """The way to the engine.
+
+        :raises BackendError: it cannot be had
+        """
+        return self._connect()
+
+    @contextmanager
+    def asked(self) -> Iterator[APIClient]:
+        """The client, for some questions; what the engine refuses, and is not caught, is told as it is.
+
+        :raises BackendError: it cannot be reached, or refuses
+        """
+        from docker.errors import APIError
+
+        if self._client is None:
+            self._client = self.access.client()
+        try:
+            with self.access.told():
+                yield self._client
+        except APIError as error:
+            raise BackendError(f"The Docker engine at {self.access.url} refuses: {refusal(error)}") from error
+
+    def identity(self) -> str:
+        """`<host>/<id of the engine>`; the id stays when the engine is started anew.
+
+        :raises BackendError: it does not answer
+        """
+        if self._identity is None:
+            with self.asked() as client:
+                info = client.info()
+            self._identity = f"{info['Name']}/{info['ID']}"
+        return self._identity
+
+    def inspect(self, client: APIClient, key: WorkloadKey) -> Mapping[str, Any] | None:
+        """The container of a workload; None where there is none, or one of that name that is not ours."""
+        from docker.errors import NotFound
+
+        try:
+            found: Mapping[str, Any] = client.inspect_container(names.engine_name(key))
+        except NotFound:
+            return None
+        return found if labels.key_of(found["Config"].get("Labels") or {}) == key else None
+
+
+def refusal(error: Any) -> str:
+    """The engine's own words, in one line."""
+    return " ".join(str(error.explanation or error).split())

@@ -1,0 +1,218 @@
+"""Images: pulled when absent, in a thread of its own, with its progress told and its failures judged."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nemo_airflow_provider.backends.docker.access import Access, Login
+from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+_FIRST_PAUSE_SECONDS = 2.0
+_LONGEST_PAUSE_SECONDS = 60.0
+#: What no further try mends (distribution specification, "Error codes", and the engine's own words for them).
+_PERMANENT = re.compile(
+    r"manifest unknown|manifest for .* not found|not found: manifest|repository does not exist|no matching manifest"
+    r"|unauthorized|authentication required|access denied|denied:|no basic auth credentials|forbidden"
+    r"|invalid reference format|name invalid|name unknown|unsupported media type|repository .* not found",
+    re.IGNORECASE,
+)
+
+
+def is_permanent(status: int | None, text: str) -> bool:
+    """Whether a pull that failed so fails at every try.
+
+    :param status: of the engine's HTTP answer; None: the pull had begun
+    :param text: the engine's words
+    """
+    return status in (400, 403, 404) or _PERMANENT.search(text) is not None
+
+
+class Pull:
+    """One pull; the engine gives it up when the thread's connection is closed."""
+
+    def __init__(self, access: Access, image: str) -> None:
+        self._access = access
+        self.image = image
+        self.progress = Progress()
+        self.failure: str | None = None
+        self.is_permanent = False
+        self._given_up = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nemo-image-pull", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return not self._thread.is_alive()
+
+    def give_up(self) -> None:
+        """End it; the engine keeps the layers that are complete."""
+        self._given_up.set()
+
+    def _run(self) -> None:
+        from docker.errors import APIError
+
+        try:
+            with self._access.told():
+                self._pull(self._access.client())
+        except APIError as error:
+            self._fail(error.status_code, error.explanation or str(error))
+        except BackendError as error:
+            self._fail(None, str(error))
+
+    def _pull(self, client: APIClient) -> None:
+        login = login_for(self.image, self._access.logins)
+        auth = None if login is None else {"username": login.username, "password": login.password}
+        try:
+            for event in client.pull(self.image, stream=True, decode=True, auth_config=auth):
+                if self._given_up.is_set():
+                    return
+                if "error" in event:
+                    self._fail(None, str(event["error"]))
+                    return
+                self.progress.take(event)
+        finally:
+            client.close()
+
+    def _fail(self, status: int | None, text: str) -> None:
+        self.is_permanent = is_permanent(status, text)
+        self.failure = " ".join(text.split())
+
+
+def login_for(image: str, logins: Mapping[str, Login]) -> Login | None:
+    """The credentials for an image's registry; None: what the worker's own Docker configuration has."""
+    from docker.auth import resolve_index_name, resolve_repository_name
+    from docker.errors import DockerException
+
+    try:
+        registry, _ = resolve_repository_name(image.rpartition("@")[0] or image)
+    except DockerException:
+        return None  # the engine says what is wrong with the name
+    return next((login for name, login in logins.items() if resolve_index_name(name) == registry), None)
+
+
+class Progress:
+    """How far a pull has come, out of what the engine reports layer by layer."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, tuple[int, int]] = {}
+        self._done: set[str] = set()
+        self.moved_at = time.monotonic()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take in one report."""
+        layer, status = str(event.get("id", "")), str(event.get("status", ""))
+        before = (self._layers.get(layer), len(self._done))
+        if status in ("Pull complete", "Already exists"):
+            self._done.add(layer)
+        detail = event.get("progressDetail") or {}
+        if status == "Downloading" and detail.get("total"):
+            self._layers[layer] = (int(detail.get("current", 0)), int(detail["total"]))
+        elif status == "Download complete" and layer in self._layers:
+            self._layers[layer] = (self._layers[layer][1], self._layers[layer][1])
+        elif status == "Pulling fs layer":
+            self._layers.setdefault(layer, (0, 0))
+        if (self._layers.get(layer), len(self._done)) != before or status in ("Extracting", "Verifying Checksum"):
+            self.moved_at = time.monotonic()
+
+    def __str__(self) -> str:
+        layers = self._layers.keys() | self._done
+        if not layers:
+            return ""
+        # The engine goes through its reports while they are read.
+        pairs = list(self._layers.values())
+        current, total = sum(pair[0] for pair in pairs) / 1e6, sum(pair[1] for pair in pairs) / 1e6
+        size = f", {current:.0f} of {total:.0f} MB" if total else ""
+        return f"{len(self._done)} of {len(layers)} layers{size}"
+
+
+class Images:
+    """The images of one engine, as one process sees to them.
+
+    :param ttl_seconds: how long a pull may keep failing, or stand still; 0: for ever
+    """
+
+    def __init__(self, access: Access, ttl_seconds: float) -> None:
+        self._access = access
+        self._ttl_seconds = ttl_seconds
+        self._pull: Pull | None = None
+        self._failing_since: float | None = None
+        self._failure = ""
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._again_at = 0.0
+
+    def require(self, client: APIClient, image: str) -> None:
+        """Return when the engine has the image; begin to pull it where it has not.
+
+        :raises CapacityError: it is being pulled, or will be tried again; the text says how far it is
+        :raises StartError: it cannot be had
+        """
+        from docker.errors import ImageNotFound
+
+        try:
+            client.inspect_image(image)
+        except ImageNotFound:
+            self._see_to(image)
+        else:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """No image is needed any more."""
+        if self._pull is not None:
+            self._pull.give_up()
+        self._pull, self._failing_since = None, None
+
+    def _see_to(self, image: str) -> None:
+        pull = self._pull
+        if pull is None or pull.image != image:
+            self.give_up()
+            self._begin(image)
+        elif pull.is_over and pull.failure is not None:
+            self._judge(pull)
+        elif pull.is_over:
+            self._begin(image)  # it was removed again meanwhile
+        elif self._ttl_seconds and time.monotonic() - pull.progress.moved_at > self._ttl_seconds:
+            raise self._timed_out(image, "nothing moves")
+        progress = str(self._pull.progress) if self._pull else ""
+        trouble = f" Trying again, since it failed: {self._failure}" if self._failing_since is not None else ""
+        raise CapacityError(
+            f"Pulling image {image} from registry{f': {progress}' if progress else ''}{'.' + trouble if trouble else ''}"
+        )
+
+    def _begin(self, image: str) -> None:
+        self._pull = Pull(self._access, image)
+
+    def _judge(self, pull: Pull) -> None:
+        """A pull has failed: what now.
+
+        :raises StartError: no further try is made
+        """
+        assert pull.failure is not None
+        moment = time.monotonic()
+        if pull.is_permanent:
+            self._pull = None
+            raise StartError(f"Failed to pull image {pull.image}: {pull.failure}", detail=pull.failure)
+        if self._failing_since is None:
+            self._failing_since, self._pause = moment, _FIRST_PAUSE_SECONDS
+            self._again_at = moment + self._pause
+        self._failure = pull.failure
+        if self._ttl_seconds and moment - self._failing_since > self._ttl_seconds:
+            raise self._timed_out(pull.image, pull.failure)
+        if moment >= self._again_at:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+            self._again_at = moment + self._pause
+            self._begin(pull.image)
+
+    def _timed_out(self, image: str, reason: str) -> StartError:
+        self.give_up()
+        return StartError(
+            f"Failed to pull image {image}: image pull did not succeed within {self._ttl_seconds:.0f}s: {reason}",
+            detail=reason,
+        )

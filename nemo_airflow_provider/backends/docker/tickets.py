@@ -1,0 +1,165 @@
+"""Who waits for GPUs of a host, in the order they came: files that say so as long as their process lives.
+
+Every Airflow process of the host shares one directory per engine. A file called `lock` is held while GPUs are given
+out; each waiter holds a lock on a file of its own, which falls with its process, and is then no ticket any more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_airflow_provider.errors import BackendError
+
+#: Where every user of a host may make files, and services with a private /tmp still share: the first that is there.
+_PLACES = ("/run/lock", "/var/lock", "/tmp")
+_LOCK = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A step that waits.
+
+    :param since: seconds since 1970 UTC
+    """
+
+    workspace: str
+    job: str
+    step: str
+    task: str
+    gpus: int
+    since: float
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A place in the line, as long as it is held."""
+
+    path: Path
+    file: int
+
+    def drop(self) -> None:
+        """Leave the line. Twice is harmless."""
+        if self.file >= 0:
+            with suppress(OSError):
+                self.path.unlink()
+            os.close(self.file)
+            self.file = -1
+
+
+class Line:
+    """The line of one engine.
+
+    :param engine: its identity
+    :param place: directory to use instead of the host's
+    """
+
+    def __init__(self, engine: str, place: Path | None = None) -> None:
+        name = f"nemo-airflow-provider-gpus.{hashlib.sha256(engine.encode()).hexdigest()[:12]}"
+        self.directory = (place or _place()) / name
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else gives GPUs out meanwhile.
+
+        :raises BackendError: the directory cannot be used
+        """
+        try:
+            file = self._open_lock()
+        except OSError as error:
+            raise BackendError(
+                f"The GPUs of this host cannot be given out: {self.directory}: {error.strerror}"
+            ) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+    def join(self, waiter: Waiter) -> Ticket:
+        """A place at the end; only with the lock."""
+        number = max((_number(path) for path in self._files()), default=0) + 1
+        path = self.directory / f"{number:012d}.{secrets.token_hex(4)}"
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(file, json.dumps(asdict(waiter)).encode())
+        return Ticket(path, file)
+
+    def before(self, ticket: Ticket | None) -> int:
+        """How many wait before a ticket; None: all. Only with the lock."""
+        own = None if ticket is None else ticket.path.name
+        return sum(own is None or path.name < own for path, _ in self._live() if path.name != own)
+
+    def waiters(self) -> list[Waiter]:
+        """Everybody who waits, first come first."""
+        try:
+            return [waiter for _, waiter in self._live()]
+        except FileNotFoundError:
+            return []
+
+    def _live(self) -> Iterator[tuple[Path, Waiter]]:
+        for path in self._files():
+            if (waiter := _waiter(path)) is not None:
+                yield path, waiter
+
+    def _files(self) -> list[Path]:
+        return sorted(path for path in self.directory.iterdir() if path.name[:1].isdigit())
+
+    def _open_lock(self) -> int:
+        with suppress(FileExistsError):
+            self.directory.mkdir()
+            self.directory.chmod(0o1777)
+        if not stat.S_ISDIR(os.lstat(self.directory).st_mode):
+            raise NotADirectoryError(20, "it is no directory", str(self.directory))
+        path = self.directory / _LOCK
+        try:
+            # Without O_CREAT, which the kernel refuses for another user's file in such a directory.
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            os.fchmod(file, 0o666)
+            return file
+
+
+def _place() -> Path:
+    return Path(next(place for place in _PLACES if os.path.isdir(place) and os.access(place, os.W_OK)))
+
+
+def _number(path: Path) -> int:
+    digits = path.name.partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _waiter(path: Path) -> Waiter | None:
+    """Who holds a ticket; a file that nobody holds is removed, where that is allowed."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(file)
+    else:
+        with suppress(OSError):
+            path.unlink()
+        return None
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> Waiter | None:
+    try:
+        value: Any = json.loads(os.pread(file, 1 << 16, 0))
+        return Waiter(**value)
+    except (ValueError, TypeError):
+        return None  # it is being written

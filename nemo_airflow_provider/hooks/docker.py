@@ -1,0 +1,91 @@
+"""An Airflow connection of type `docker` → the way to an engine and its registries.
+
+The type is that of Airflow's Docker provider: host, login and password are those of a registry. The engine is named in
+the extra, by the names of that provider's operator: `docker_url`, `tls_ca_cert`, `tls_client_cert`, `tls_client_key`,
+`tls_verify`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nemo_airflow_provider.backends.docker.access import SOCKET, Access, Login
+from nemo_airflow_provider.errors import BackendError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+_TLS = ("tls_ca_cert", "tls_client_cert", "tls_client_key")
+#: Upstream's variables of a registry (configuration contract §5.1).
+_REGISTRY = "NEMO_JOBS_IMAGE_REGISTRY"
+
+
+def connect(connection_id: str | None) -> Access:
+    """The way to the engine that a profile names.
+
+    :param connection_id: of the connection; None: the host's own engine, which `DOCKER_HOST` and its siblings may name
+    :raises BackendError: there is no such connection, or its extra cannot be right
+    """
+    logins = _login_of_environment()
+    if connection_id is None:
+        return _own(logins)
+    connection = _found(connection_id)
+    extra = connection.extra_dejson
+    if connection.host and connection.login:
+        registry = f"{connection.host}:{connection.port}" if connection.port else connection.host
+        logins[_bare(registry)] = Login(connection.login, connection.password or "")
+    url = extra.get("docker_url")
+    if not url:
+        own = _own(logins)
+        return Access(own.url, own.tls, logins, connection_id)
+    return Access(str(url), _tls(connection_id, extra), logins, connection_id)
+
+
+def _found(connection_id: str) -> Connection:
+    from airflow.sdk.bases.hook import BaseHook
+
+    try:
+        return BaseHook.get_connection(connection_id)
+    except Exception as error:  # Airflow's own class for it has moved more than once
+        raise BackendError(
+            f"The Airflow connection '{connection_id}', which the profile names by docker_conn_id, cannot be had: {error}"
+        ) from error
+
+
+def _own(logins: Mapping[str, Login]) -> Access:
+    from docker.utils import kwargs_from_env
+
+    found = kwargs_from_env()
+    return Access(found.get("base_url") or SOCKET, found.get("tls") or None, logins)
+
+
+def _tls(connection_id: str, extra: Mapping[str, Any]) -> Any:
+    given = {name: extra.get(name) for name in _TLS}
+    if not any(given.values()):
+        return None
+    if missing := [name for name, path in given.items() if not path or not os.path.isfile(path)]:
+        raise BackendError(
+            f"Connection '{connection_id}': {', '.join(missing)} in its extra must be the path of a file on the worker."
+        )
+    from airflow.providers.docker.hooks.docker import DockerHook
+
+    return DockerHook.construct_tls_config(
+        ca_cert=given["tls_ca_cert"],
+        client_cert=given["tls_client_cert"],
+        client_key=given["tls_client_key"],
+        verify=bool(extra.get("tls_verify", True)),
+    )
+
+
+def _login_of_environment() -> dict[str, Login]:
+    registry, user = os.environ.get(_REGISTRY), os.environ.get(f"{_REGISTRY}_USER_NAME")
+    if not registry or not user:
+        return {}
+    return {_bare(registry): Login(user, os.environ.get(f"{_REGISTRY}_PASSWORD", ""))}
+
+
+def _bare(registry: str) -> str:
+    """A registry's host as it begins the name of an image."""
+    return registry.split("://", 1)[-1].split("/", 1)[0]
