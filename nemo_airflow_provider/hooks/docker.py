@@ -50,7 +50,7 @@ def _found(connection_id: str) -> Connection:
         return BaseHook.get_connection(connection_id)
     except Exception as error:  # Airflow's own class for it has moved more than once
         raise BackendError(
-            f"The Airflow connection '{connection_id}', which the profile names by docker_conn_id, cannot be had: {error}"
+            f"Airflow connection '{connection_id}', which the profile's docker_conn_id names, cannot be had: {error}"
         ) from error
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from nemo_airflow_provider.backends.base import Backend, Environment, Workload
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.spec import StepSpec
+from tests.stack import engines
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Harness:
     submitted: list[WorkloadKey] = field(default_factory=list)
     #: Of this test alone, though others may share the engine.
     installation: str = field(default_factory=lambda: secrets.token_hex(8))
+    #: What each step's own environment has.
+    step: Mapping[str, str] = field(default_factory=dict)
 
     def key(self, step: str = "train", generation: int = 0, start: int = 0) -> WorkloadKey:
         return WorkloadKey("default", "contract", self.run_key, step, generation, start)
@@ -50,7 +53,9 @@ class Harness:
             {"name": key.step, "executor": self.executor(script), "config": dict(config or {})}
         )
         self.submitted.append(key)
-        environment = Environment(**{"system": {"NEMO_JOB_ID": key.job, "NEMO_JOB_TASK": key.task}, **groups})
+        system = {"NEMO_JOB_ID": key.job, "NEMO_JOB_TASK": key.task}
+        groups = {"system": system, **groups, "step": {**self.step, **groups.get("step", {})}}
+        environment = Environment(**groups)
         return Workload(key, step, "attempt-0", environment, self.installation)
 
 
@@ -69,4 +74,30 @@ def subprocess_harness(directory: Path) -> Iterator[Harness]:
     )
 
 
-HARNESSES = {"subprocess": subprocess_harness}
+@contextmanager
+def docker_harness(directory: Path) -> Iterator[Harness]:
+    """Containers of the engine that tests may use."""
+    from nemo_airflow_provider.backends.base import Site
+    from nemo_airflow_provider.backends.docker.backend import DockerBackend
+    from nemo_airflow_provider.backends.docker.config import DockerConfig
+    from nemo_airflow_provider.hooks.docker import connect
+    from tests.stack import docker
+
+    engines.require("docker")
+    image = docker.image()
+    config = DockerConfig.model_validate(
+        {"default_task_image": image, "storage": {"volume_name": "nemo-test", "volume_permissions_image": image}}
+    )
+    site = Site(connect=lambda _, connection: connect(connection), lock_directory=directory)
+    run_key = secrets.token_hex(8)
+    yield Harness(
+        make=lambda: DockerBackend(config, site),
+        executor=lambda script: {"provider": "cpu", "container": {"entrypoint": ["/bin/sh", "-c", script]}},
+        seconds=60,
+        run_key=run_key,
+        step={"NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": "/job-storage"},
+    )
+    DockerBackend(config, site).remove_job("default", "contract", run_key)
+
+
+HARNESSES = {"docker": docker_harness, "subprocess": subprocess_harness}

@@ -180,11 +180,13 @@ class Images:
             self._begin(image)  # it was removed again meanwhile
         elif self._ttl_seconds and time.monotonic() - pull.progress.moved_at > self._ttl_seconds:
             raise self._timed_out(image, "nothing moves")
+        raise CapacityError(self._told(image))
+
+    def _told(self, image: str) -> str:
+        """How far it is."""
         progress = str(self._pull.progress) if self._pull else ""
-        trouble = f" Trying again, since it failed: {self._failure}" if self._failing_since is not None else ""
-        raise CapacityError(
-            f"Pulling image {image} from registry{f': {progress}' if progress else ''}{'.' + trouble if trouble else ''}"
-        )
+        text = f"Pulling image {image} from registry" + (f": {progress}" if progress else "")
+        return text if self._failing_since is None else f"{text}. It is tried again, since it failed: {self._failure}"
 
     def _begin(self, image: str) -> None:
         self._pull = Pull(self._access, image)

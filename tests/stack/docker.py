@@ -1,0 +1,57 @@
+"""The Docker engine that tests may use, and an image for them: no registry is asked for one."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from functools import cache
+from pathlib import Path
+
+#: Where Debian's and Alpine's packages of a busybox that needs no library put it.
+_PLACES = ("/bin/busybox", "/usr/bin/busybox", "/bin/busybox.static")
+IMAGE = "nemo-test/busybox:1"
+
+
+def busybox() -> Path | None:
+    """A busybox of this host that runs in an image without anything else."""
+    places = [Path(os.environ.get("NEMO_TEST_BUSYBOX", "")), *map(Path, _PLACES)]
+    return next((place for place in places if place.is_file() and _is_static(place)), None)
+
+
+def _is_static(program: Path) -> bool:
+    return b"/ld-linux" not in program.read_bytes() and b"/ld-musl" not in program.read_bytes()
+
+
+@cache
+def image() -> str:
+    """The name of an image with a shell; the engine has it afterwards."""
+    from nemo_airflow_provider.hooks.docker import connect
+
+    client = connect(None).client()
+    client.import_image_from_data(_root_filesystem(), repository=IMAGE.partition(":")[0], tag=IMAGE.partition(":")[2])
+    return IMAGE
+
+
+def _root_filesystem() -> bytes:
+    program = busybox()
+    assert program is not None, "engines.require told"
+    applets = subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("root", 0o700)):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, mode
+            archive.addfile(folder)
+        archive.add(program, "bin/busybox")
+        for applet in applets:
+            if applet != "busybox":
+                link = tarfile.TarInfo(f"bin/{applet}")
+                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+                archive.addfile(link)
+        for name, text in (("passwd", "root:x:0:0:root:/root:/bin/sh\n"), ("group", "root:x:0:\n")):
+            file = tarfile.TarInfo(f"etc/{name}")
+            file.size = len(text)
+            archive.addfile(file, io.BytesIO(text.encode()))
+    return buffer.getvalue()
