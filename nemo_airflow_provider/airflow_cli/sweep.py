@@ -46,6 +46,7 @@ def swept() -> dict[str, int]:
     :raises NemoJobsError: it cannot be swept
     """
     from nemo_airflow_provider import settings
+    from nemo_airflow_provider.hooks.site import site_of
     from nemo_airflow_provider.installation import installation_id
     from nemo_airflow_provider.service.sweep import SweepOffice
     from nemo_airflow_provider.service.variable import value_of
@@ -56,7 +57,8 @@ def swept() -> dict[str, int]:
     installation = installation_id(storage)
     office = SweepOffice(storage)
     office.admit(installation)
-    engines = swept_engines(settings.profiles().profiles)
+    profiles = settings.profiles()
+    engines = swept_engines(profiles.profiles, site_of(profiles))
     here = _InProcess(office)
     done = Counter(here.chores())
     done.update(HostSweep(here, installation, storage, lambda key: value_of(key, None), seconds=_SECONDS).run(engines))

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from nemo_airflow_provider.backends.base import Backend, BackendConfig
+from nemo_airflow_provider.backends.base import Backend, BackendConfig, Site
 from nemo_airflow_provider.errors import Unavailable
 
 _FOLDER = "nemo_airflow_provider.backends"
@@ -114,7 +114,7 @@ class BackendEntry:
 
 _ENTRIES = (
     # The order is that of the built-in profiles in the listing (configuration contract §7).
-    BackendEntry("docker", "Docker", ("cpu", "gpu"), "docker", ("docker",)),
+    BackendEntry("docker", "Docker", ("cpu", "gpu"), "docker", ("docker", "pynvml")),
     BackendEntry("kubernetes_job", "KubernetesJob", ("cpu", "gpu", "gpu_distributed"), "kubernetes", ("kubernetes",)),
     BackendEntry("volcano_job", "VolcanoJob", ("gpu_distributed",), "kubernetes", ("kubernetes",)),
     BackendEntry("subprocess", "Subprocess", ("subprocess",)),
@@ -135,16 +135,17 @@ class ConfiguredProfile(Protocol):
         """Its validated keys."""
 
 
-def create_backend(profile: ConfiguredProfile) -> Backend:
+def create_backend(profile: ConfiguredProfile, site: Site) -> Backend:
     """The backend of a profile.
 
+    :param site: the installation that it is of
     :raises Unavailable: this installation does not provide it
     """
     entry = BACKENDS[profile.backend]
     path = entry.backend_path
     if path is None or not entry.provided:
         raise Unavailable(f"This installation does not provide backend '{entry.name}'. Install {entry.requirement}.")
-    backend = _load(path)(profile.config)
+    backend = _load(path)(profile.config, site)
     assert isinstance(backend, Backend)
     return backend
 

@@ -11,6 +11,7 @@ from nemo_airflow_provider import settings
 from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.backends.registry import create_backend
 from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.hooks.site import site_of
 from nemo_airflow_provider.model.record import generation_of
 from nemo_airflow_provider.model.spec import JobSpec
 from nemo_airflow_provider.operators.options import StepOptions
@@ -97,10 +98,11 @@ def open_profile(profile: str, time_limit: timedelta | None = None) -> tuple[Bac
     :raises BackendError: the profile is gone since the job was created
     """
     provider, _, name = profile.partition("/")
-    found = settings.profiles().resolve(provider, name)
+    profiles = settings.profiles()
+    found = profiles.resolve(provider, name)
     if found is None:
         raise BackendError(f"No backend found for provider '{provider}' and profile '{name}'")
     if time_limit is not None:
         seconds = max(1, min(found.config.ttl_seconds_active, round(time_limit.total_seconds())))
         found = replace(found, config=found.config.model_copy(update={"ttl_seconds_active": seconds}))
-    return create_backend(found), found.config
+    return create_backend(found, site_of(profiles)), found.config

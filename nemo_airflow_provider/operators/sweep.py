@@ -16,6 +16,7 @@ from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.errors import NemoJobsError, Unavailable
+from nemo_airflow_provider.hooks.site import site_of
 from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.operators.host import sure_value
 from nemo_airflow_provider.sweep import SWEEP_DAG_ID
@@ -68,7 +69,8 @@ class SweepOperator(BaseOperator):  # type: ignore[misc]
                     self._note("Chores", office.chores())
                 except Unavailable as error:
                     undone = error
-            engines = swept_engines(settings.profiles().profiles, self.profiles)
+            profiles = settings.profiles()
+            engines = swept_engines(profiles.profiles, site_of(profiles), self.profiles)
             self._note("Engines", HostSweep(office, installation, storage, variable).run(engines))
         if undone is not None:
             raise undone

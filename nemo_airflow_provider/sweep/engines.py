@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from nemo_airflow_provider.backends.base import Backend, BackendConfig
+from nemo_airflow_provider.backends.base import Backend, BackendConfig, Site
 from nemo_airflow_provider.backends.powers import SupportsSweep
 from nemo_airflow_provider.backends.registry import BACKENDS, create_backend
 from nemo_airflow_provider.profiles import Profile
@@ -46,10 +46,11 @@ class SweptEngine:
         return max(config.ttl_seconds_after_finished for config in known)
 
 
-def swept_engines(profiles: Iterable[Profile], wanted: Container[str] | None = None) -> list[SweptEngine]:
+def swept_engines(profiles: Iterable[Profile], site: Site, wanted: Container[str] | None = None) -> list[SweptEngine]:
     """The engines that can be swept, each once.
 
     :param profiles: of the installation
+    :param site: the installation
     :param wanted: `provider/name` of those whose engines are meant; None: all
     """
     known = list(profiles)
@@ -58,7 +59,7 @@ def swept_engines(profiles: Iterable[Profile], wanted: Container[str] | None = N
     for profile in known:
         if (wanted is not None and str(profile) not in wanted) or not BACKENDS[profile.backend].provided:
             continue
-        backend = create_backend(profile)
+        backend = create_backend(profile, site)
         if isinstance(backend, SupportsSweep):
             found.setdefault(backend.scope(), SweptEngine(backend, backend, configs, profile.config))
     return list(found.values())

@@ -39,7 +39,7 @@ def packed(entries: Iterable[Entry]) -> bytes:
 
 def beginning(archive: Iterator[bytes], most_bytes: int) -> bytes | None:
     """The beginning of the one regular file in an archive that arrives in pieces; None when it is something else."""
-    with tarfile.open(fileobj=_Reader(archive), mode="r|") as unpacked:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=_Reader(archive), mode="r|") as unpacked:
         info = unpacked.next()
         if info is None or not info.isreg():
             return None

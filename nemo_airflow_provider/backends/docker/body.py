@@ -40,7 +40,7 @@ class Task:
     resources: Resources
     task_directory: str = TASK_DIRECTORY
     job_storage: Mapping[str, Any] | None = None
-    gpus: Sequence[int] = ()
+    gpus: tuple[int, ...] = ()
     volume_labels: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -20,6 +20,7 @@ from nemo_airflow_provider.backends.base import (
     Phase,
     Position,
     Signal,
+    Site,
     Workload,
 )
 from nemo_airflow_provider.backends.powers import SupportsFreeze, SupportsResultFile
@@ -50,7 +51,7 @@ class SubprocessBackend(SubprocessHoldings, Backend, SupportsFreeze, SupportsRes
     noun = "Subprocess"
     lost_text = "Local subprocess metadata not found"
 
-    def __init__(self, config: SubprocessConfig) -> None:
+    def __init__(self, config: SubprocessConfig, site: Site | None = None) -> None:  # noqa: ARG002 - needs no engine
         super().__init__(Path(config.working_directory))
         self._config = config
 

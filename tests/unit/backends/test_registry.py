@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from nemo_airflow_provider.backends import registry
-from nemo_airflow_provider.backends.base import BackendConfig
+from nemo_airflow_provider.backends.base import BackendConfig, Site
 from nemo_airflow_provider.backends.registry import BACKENDS, BackendEntry, Lack, create_backend
 from nemo_airflow_provider.errors import Unavailable
 from nemo_airflow_provider.profiles import Profile
 
 PACKAGE = Path(registry.__file__).parent
+SITE = Site(connect=lambda kind, connection: None)
 
 
 def test_every_backend_has_what_its_entry_promises() -> None:
@@ -85,7 +86,7 @@ class TestProvided:
         (folder / "backend.py").write_text(
             "from nemo_airflow_provider.backends.base import Backend\n"
             "class ToyBackend(Backend):\n"
-            "    def __init__(self, config): self.config = config\n"
+            "    def __init__(self, config, site): self.config, self.site = config, site\n"
             "ToyBackend.__abstractmethods__ = frozenset()\n"
         )
 
@@ -115,16 +116,16 @@ class TestProvided:
             reason = f"backend 'toy' needs the Python package {package}, which is not installed"
             assert entry.lack == Lack(reason, "pip install 'nemo-airflow-provider[x]'")
 
-    def test_create_hands_over_the_config(self, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_create_hands_over_the_config_and_the_site(self, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.land(package)
         entry = BackendEntry("toy", "Toy", ("cpu",))
         monkeypatch.setitem(BACKENDS, "toy", entry)
         config = entry.config_class(ttl_seconds_active=3)
-        backend = create_backend(Profile("cpu", "default", "toy", config))
-        assert backend.config is config  # type: ignore[attr-defined]
+        backend = create_backend(Profile("cpu", "default", "toy", config), SITE)
+        assert (backend.config, backend.site) == (config, SITE)  # type: ignore[attr-defined]
 
     def test_create_says_what_to_install(self, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         entry = BackendEntry("toy", "Toy", ("cpu",), "toys", ("json",))
         monkeypatch.setitem(BACKENDS, "toy", entry)
         with pytest.raises(Unavailable, match=r"backend 'toy'\. Install nemo-airflow-provider\[toys\]\."):
-            create_backend(Profile("cpu", "default", "toy", entry.config_class()))
+            create_backend(Profile("cpu", "default", "toy", entry.config_class()), SITE)

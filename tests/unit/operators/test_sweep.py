@@ -65,7 +65,7 @@ class Sweeping:
         self.variable: Callable[[str], str | None] = lambda _: None
         monkeypatch.setenv("AIRFLOW__NEMO__STORAGE", str(storage))
         monkeypatch.setattr(sweep, "RemoteOffice", Office)
-        monkeypatch.setattr(sweep, "swept_engines", lambda _, wanted: wanted)
+        monkeypatch.setattr(sweep, "swept_engines", lambda _, site, wanted: wanted)
         monkeypatch.setattr(sweep, "HostSweep", self._host_sweep)
 
     def _host_sweep(

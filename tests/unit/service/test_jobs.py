@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nemo_airflow_provider.backends.registry import BACKENDS
 from nemo_airflow_provider.errors import Conflict, Forbidden, InvalidJob, NotFound, Unavailable
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.spec import JobRequest
@@ -136,11 +137,6 @@ class TestCreate:
                 InvalidJob,
                 "The execution profile 'gpu/x' specified in step 'train' does not exist.",
             ),
-            (
-                {"executor": {"provider": "cpu", "container": {}}},
-                InvalidJob,
-                "Execution profile 'cpu/default' in step 'train' needs backend 'docker'",
-            ),
         ],
     )
     def test_refusals(
@@ -148,6 +144,13 @@ class TestCreate:
     ) -> None:
         with pytest.raises(error, match=text):
             create(gateway, access, body(step=step))
+
+    def test_a_backend_whose_packages_are_absent(
+        self, gateway: FakeGateway, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(BACKENDS, "docker", replace(BACKENDS["docker"], packages=("no_such_package_xyz",)))
+        with pytest.raises(InvalidJob, match="Execution profile 'cpu/default' in step 'train' needs backend 'docker'"):
+            create(gateway, access, body(step={"executor": {"provider": "cpu", "container": {}}}))
         assert gateway.rows == []
         assert gateway.shapes == {}
 
