@@ -6,6 +6,7 @@ A missing engine skips the test, with one sentence; named in `NEMO_TEST_REQUIRE`
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from functools import cache
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+
+from tests.stack import docker
 
 
 def _postgres() -> str | None:
@@ -43,6 +46,11 @@ def _upstream() -> str | None:
 
 
 def _docker() -> str | None:
+    if docker.busybox() is None:
+        return (
+            "Install busybox-static, or set NEMO_TEST_BUSYBOX to a busybox that needs no library: "
+            "images for Docker are made of it."
+        )
     address = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if not address.startswith("unix://"):
         return None  # a remote daemon: the test itself will see
@@ -52,6 +60,14 @@ def _docker() -> str | None:
         except OSError as error:
             return f"No Docker daemon answers at {address} ({error}); start one or set DOCKER_HOST."
     return None
+
+
+def _owned_docker() -> str | None:
+    if os.environ.get("NEMO_TEST_OWNS_ENGINES") != "1":
+        return "Set NEMO_TEST_OWNS_ENGINES=1 where tests may start, kill and restart a Docker engine of their own."
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        return "A Docker engine of the tests' own needs root and the program dockerd (package docker.io)."
+    return _docker()
 
 
 def _kubernetes() -> str | None:
@@ -64,6 +80,7 @@ def _kubernetes() -> str | None:
 PROBES: dict[str, Callable[[], str | None]] = {
     "docker": _docker,
     "kubernetes": _kubernetes,
+    "owned_docker": _owned_docker,
     "postgres": _postgres,
     "upstream": _upstream,
 }
