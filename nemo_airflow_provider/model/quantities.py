@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, Decimal
 
-_QUANTITY = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,2})|([a-zA-Z]*))")
+_QUANTITY = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)(?:([eE][+-]?\d{1,2})|([a-zA-Z]*))", re.ASCII)
 _FACTORS = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),

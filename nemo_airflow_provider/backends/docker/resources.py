@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,10 @@ from nemo_airflow_provider.model.quantities import nano_cpus, whole_bytes
 from nemo_airflow_provider.model.spec import ContainerExecutor, CpuExecutor
 
 _SHM_BYTES_PER_GPU = 8 * 1024**3
+#: The kernel's least quota is 1 ms of each 100 ms. The engine itself takes 0 for "no limit".
+_LEAST_NANO_CPUS = 10**7
+#: The engine's numbers have 64 bits.
+_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +51,45 @@ class Resources:
 def resources_of(step: str, executor: ContainerExecutor, config: DockerConfig) -> Resources:
     """What a step's container gets.
 
-    :raises StartError: a quantity that is none, or a number of GPUs that is not positive
+    :raises StartError: a quantity that cannot be given, or a number of GPUs that is not positive
     """
     own, default = executor.resources, config.resources
-    cpu = own.limits.cpu if own.limits.cpu is not None else default.limits.cpu
-    memory = own.limits.memory if own.limits.memory is not None else default.limits.memory
-    shm = own.shm_size if own.shm_size is not None else default.shm_size
     gpus = 0 if isinstance(executor, CpuExecutor) else _gpus(executor, config)
-    try:
-        shm_bytes = whole_bytes(shm) if shm is not None else gpus * _SHM_BYTES_PER_GPU or None
-        return Resources(
-            nano_cpus=None if cpu is None else nano_cpus(cpu),
-            memory_bytes=None if memory is None else whole_bytes(memory),
-            shm_bytes=shm_bytes,
-            gpus=gpus,
-        )
-    except ValueError as error:
-        raise StartError(f"Step '{step}' asks for resources that cannot be understood: {error}") from error
+
+    def asked(field: str, own: str | None, default: str | None, number_of: Callable[[str], int]) -> int | None:
+        quantity = own if own is not None else default
+        try:
+            return None if quantity is None else number_of(quantity)
+        except ValueError as error:
+            whose = "the step's profile" if own is None else f"step '{step}'"
+            raise StartError(f"{field} of {whose}: {error}.") from error
+
+    return Resources(
+        nano_cpus=asked("limits.cpu", own.limits.cpu, default.limits.cpu, _cpus),
+        memory_bytes=asked("limits.memory", own.limits.memory, default.limits.memory, _bytes),
+        shm_bytes=asked("shm_size", own.shm_size, default.shm_size, _bytes) or gpus * _SHM_BYTES_PER_GPU or None,
+        gpus=gpus,
+    )
+
+
+def _cpus(quantity: str) -> int:
+    number = nano_cpus(quantity)
+    if number < _LEAST_NANO_CPUS:
+        raise ValueError(f"{quantity!r} is less than 10m (a hundredth of a CPU), the least that can be a limit")
+    return _countable(number, quantity)
+
+
+def _bytes(quantity: str) -> int:
+    number = whole_bytes(quantity)
+    if number == 0:
+        raise ValueError(f"{quantity!r} is no size of memory; it must be more than 0")
+    return _countable(number, quantity)
+
+
+def _countable(number: int, quantity: str) -> int:
+    if number > _MOST:
+        raise ValueError(f"{quantity!r} is more than any host has")
+    return number
 
 
 def _gpus(executor: ContainerExecutor, config: DockerConfig) -> int:
