@@ -69,7 +69,7 @@ def creation_of(task: Task, config: DockerConfig) -> dict[str, Any]:
         "HostConfig": {
             "Init": True,
             "NetworkMode": network,
-            **({} if network in ("host", "none") else {"ExtraHosts": [f"{_GATEWAY_NAME}:host-gateway"]}),
+            **({"ExtraHosts": [f"{_GATEWAY_NAME}:host-gateway"]} if _has_own_hosts(network) else {}),
             "SecurityOpt": ["no-new-privileges"],
             "LogConfig": {"Type": "json-file", "Config": {**_LOG_OPTIONS, "labels": ",".join(labels.LOGGED)}},
             "Mounts": _mounts(task, config),
@@ -77,6 +77,11 @@ def creation_of(task: Task, config: DockerConfig) -> dict[str, Any]:
             **task.resources.host_config(),
         },
     }
+
+
+def _has_own_hosts(network: str) -> bool:
+    """Whether the engine lets a container of this network have names of hosts of its own."""
+    return network not in ("host", "none") and not network.startswith("container:")
 
 
 def _devices(gpus: Sequence[int]) -> dict[str, Any]:

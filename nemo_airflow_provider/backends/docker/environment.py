@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
 from nemo_airflow_provider.backends.base import Environment
@@ -15,7 +16,6 @@ SCRATCH = "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH"
 JOB_STORAGE = "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH"
 #: NVIDIA's container runtime gives a container all GPUs of the host unless this says otherwise.
 _VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
 def compose(
@@ -29,11 +29,12 @@ def compose(
     """Everything that is added to the image's own environment.
 
     :param profile: the profile's `env`
-    :param paths: the path variables; a step's own value of one of them has been taken into account
+    :param paths: the path variables, which nothing changes any more; a step's own value of one of them has been
+        taken into account
     :param loopback: what replaces a loopback host in the platform's URLs; None: it means the same in the container
     :raises StartError: a name that is the platform's, or none at all
     """
-    if managed := managed_names(given.step):
+    if managed := managed_names((*given.step, *given.secrets)):
         raise StartError(
             f"Job step environment keys must not use platform-reserved managed environment keys: {managed}"
         )
@@ -44,9 +45,9 @@ def compose(
         **given.system,
         **given.principal,
         **given.step,
-        **paths,
         **platform,
         **given.secrets,
+        **paths,
     }
     for name, value in composed.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
@@ -58,10 +59,24 @@ def compose(
 
 
 def _reachable(url: str, loopback: str | None) -> str:
-    parts = urlsplit(url) if loopback and "://" in url else None
-    if parts is None or parts.hostname not in _LOOPBACK:
+    if loopback is None or "://" not in url:
         return url
-    host = f"[{loopback}]" if loopback and ":" in loopback else loopback
-    login, at, _ = parts.netloc.rpartition("@")
-    port = f":{parts.port}" if parts.port else ""
-    return urlunsplit(parts._replace(netloc=f"{login}{at}{host}{port}"))
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:  # such as a bracket that is not closed: nobody reaches that
+        return url
+    if not _is_loopback(host):
+        return url
+    login, at, address = parts.netloc.rpartition("@")
+    _, colon, port = address.rpartition("]")[2].partition(":")
+    inside = f"[{loopback}]" if ":" in loopback else loopback
+    return urlunsplit(parts._replace(netloc=f"{login}{at}{inside}{colon}{port}"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")  # RFC 6761
+    return address.is_loopback or address.is_unspecified

@@ -49,8 +49,7 @@ def leases(client: APIClient) -> list[Lease]:
 
 def _lease(container: Mapping[str, Any]) -> Lease:
     own = container.get("Labels") or {}
-    ids = tuple(int(each) for each in own.get(labels.GPUS, "").split(",") if each.isdigit())
-    return Lease(container["Id"], int(container["Created"]), ids, labels.key_of(own))
+    return Lease(container["Id"], int(container["Created"]), labels.gpus_of(own), labels.key_of(own))
 
 
 class GpuPool:

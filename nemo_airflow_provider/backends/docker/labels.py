@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from nemo_airflow_provider.backends.base import Workload
@@ -25,6 +26,8 @@ _STEP = f"{PREFIX}job_step_name"
 _GENERATION = f"{PREFIX}job_generation"
 _START = f"{PREFIX}job_start"
 _TASK_ID = f"{PREFIX}job_task_id"
+
+_GPU = re.compile(r"[0-9]{1,9}")
 
 #: Those that the engine writes into its log records.
 LOGGED = (
@@ -99,6 +102,11 @@ def run_of(labels: Mapping[str, str]) -> tuple[str, str, str] | None:
         return None
     run = labels.get(_WORKSPACE), labels.get(_RUN_ID), labels.get(_RUN_KEY)
     return run if all(run) else None  # type: ignore[return-value]
+
+
+def gpus_of(labels: Mapping[str, str]) -> tuple[int, ...]:
+    """Ids of the GPUs that a container has."""
+    return tuple(int(each) for each in labels.get(GPUS, "").split(",") if _GPU.fullmatch(each))
 
 
 def step_filter(key: WorkloadKey) -> list[str]:

@@ -116,8 +116,9 @@ class Launch:
         paths = {
             environment.CONFIG_FILE: f"{CONFIG_DIRECTORY}/{CONFIG_NAME}",
             environment.CONFIG_DIRECTORY: CONFIG_DIRECTORY,
-            environment.SCRATCH: step.get(environment.SCRATCH) or TASK_DIRECTORY,
+            environment.SCRATCH: TASK_DIRECTORY,
         }
+        paths = {name: step.get(name) or path for name, path in paths.items()}
         network = self._config.networking.job_container_network
         return environment.compose(
             self._config.env,

@@ -143,3 +143,44 @@ def test_tasks_of_starts_and_generations_differ() -> None:
     assert len({key.task for key in keys}) == 4
     assert all(re.fullmatch(r"task-[0-9a-f]{12}", key.task) for key in keys)
     assert names.WorkloadKey("w", "aPb~2", "k", "s", 0, 0).job == "a+b"
+
+
+ENGINE_NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+
+
+@given(job_names, job_names, st.integers(0, 5), st.integers(0, 5))
+def test_engines_accept_the_name_of_a_workload(job: str, step: str, generation: int, start: int) -> None:
+    key = names.WorkloadKey("w", names.run_id_of(job), "k", step, generation, start)
+    name = names.engine_name(key)
+    assert re.fullmatch(ENGINE_NAME, name)
+    assert "--" not in name
+    assert name.endswith(key.task.removeprefix("task"))
+
+
+@given(job_names)
+def test_engines_accept_the_name_of_a_storage(job: str) -> None:
+    assert re.fullmatch(ENGINE_NAME, names.storage_name(job, "k"))
+
+
+def test_engine_names_are_readable() -> None:
+    key = names.WorkloadKey("w", "aPb", "k", "fit_it.1", 0, 0)
+    assert names.engine_name(key) == f"a-b-fit-it-1-{key.task.removeprefix('task-')}"
+    assert re.fullmatch(r"storage-a-b-[0-9a-f]{12}", names.storage_name("a+b", "k"))
+
+
+def test_engine_names_are_told_apart() -> None:
+    """Other workspaces and reruns are other run keys; `a-b` and `c` are not `a` and `b-c`."""
+    keys = [
+        names.WorkloadKey("w", run_id, key, step, generation, start)
+        for run_id, step in (("a-b", "c"), ("a", "b-c"), ("aAb", "c"), ("aPb", "c"))
+        for key in ("k", "l")
+        for generation in (0, 1)
+        for start in (0, 1)
+    ]
+    # Of one run key there is one job only.
+    engine_names = {(key.run_key, names.engine_name(key)) for key in keys}
+    assert len({name for _, name in engine_names}) == len(engine_names)
+    assert len({names.storage_name(job, key) for job in ("a+b", "a@b") for key in ("k", "l")}) == 2
+    long = [names.WorkloadKey("w", "a" * 63, "k", "s" * 62 + end, 0, 0) for end in "xy"]
+    assert len({names.engine_name(key) for key in long}) == 2
+    assert all(len(names.engine_name(key)) == 63 for key in long)
