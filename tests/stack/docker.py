@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 #: Where Debian's and Alpine's packages of a busybox that needs no library put it.
 _PLACES = ("/bin/busybox", "/usr/bin/busybox", "/bin/busybox.static")
@@ -29,12 +30,22 @@ def image() -> str:
     """The name of an image with a shell; the engine has it afterwards."""
     from nemo_airflow_provider.hooks.docker import connect
 
-    client = connect(None).client()
-    client.import_image_from_data(_root_filesystem(), repository=IMAGE.partition(":")[0], tag=IMAGE.partition(":")[2])
+    make_image(connect(None).client(), IMAGE)
     return IMAGE
 
 
-def _root_filesystem() -> bytes:
+def make_image(client: Any, name: str, *changes: str) -> None:
+    """Have an engine make an image with a shell.
+
+    :param changes: lines of a Dockerfile, such as `USER 1000`
+    """
+    repository, _, tag = name.rpartition(":")
+    client.import_image_from_data(root_filesystem(), repository=repository, tag=tag, changes=list(changes))
+
+
+@cache
+def root_filesystem() -> bytes:
+    """A tar archive of all that a shell needs."""
     program = busybox()
     assert program is not None, "engines.require told"
     applets = subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split()

@@ -11,6 +11,9 @@ from nemo_airflow_provider.errors import StartError
 from nemo_airflow_provider.model.quantities import nano_cpus, whole_bytes
 from nemo_airflow_provider.model.spec import ContainerExecutor, CpuExecutor
 
+_NANO = 1_000_000_000
+#: The kernel's own default.
+_PERIOD_MICROS = 100_000
 _SHM_BYTES_PER_GPU = 8 * 1024**3
 #: The kernel's least quota is 1 ms of each 100 ms. The engine itself takes 0 for "no limit".
 _LEAST_NANO_CPUS = 10**7
@@ -40,7 +43,8 @@ class Resources:
         """
         found: dict[str, Any] = {}
         if self.nano_cpus is not None:
-            found["NanoCpus"] = self.nano_cpus
+            # Not the engine's `NanoCpus`, which it refuses when it is more than the host's own CPUs.
+            found |= {"CpuPeriod": _PERIOD_MICROS, "CpuQuota": self.nano_cpus * _PERIOD_MICROS // _NANO}
         if self.memory_bytes is not None:
             found |= {"Memory": self.memory_bytes, "MemorySwap": self.memory_bytes}
         if self.shm_bytes is not None:

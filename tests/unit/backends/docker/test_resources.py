@@ -101,7 +101,8 @@ def test_a_profiles_own_mistake_is_told_as_that() -> None:
     ("resources", "expected"),
     [
         (Resources(), {}),
-        (Resources(nano_cpus=5), {"NanoCpus": 5}),
+        (Resources(nano_cpus=2_500_000_000), {"CpuPeriod": 100_000, "CpuQuota": 250_000}),
+        (Resources(nano_cpus=10_000_000), {"CpuPeriod": 100_000, "CpuQuota": 1_000}),
         # Without swap beyond it, a memory limit is one.
         (Resources(memory_bytes=7), {"Memory": 7, "MemorySwap": 7}),
         (Resources(shm_bytes=9, gpus=1), {"ShmSize": 9}),
