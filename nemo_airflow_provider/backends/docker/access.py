@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import getpass
 import os
+import pwd
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.errors import BackendError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SOCKET = "unix:///var/run/docker.sock"
 _SECONDS = 60
+#: What an engine that speaks TLS says to who does not (Go's `net/http`).
+_PLAIN_HTTP = "HTTP request to an HTTPS server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +76,23 @@ class Access:
         causes = list(_causes(error))
         reason = _reason(causes)
         where = f"the Docker engine at {self.url}"
-        numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
-        if errno.EACCES in numbers or errno.EPERM in numbers:
+        if any(isinstance(cause, ssl.SSLError) for cause in causes) or _PLAIN_HTTP in reason or "TLS" in reason:
+            fields = "tls_ca_cert, tls_client_cert and tls_client_key in the extra of connection"
+            return f"TLS with {where} failed: {reason.rstrip('.')}. See " + (
+                f"{fields} '{self.connection}'."
+                if self.connection
+                else "the variables DOCKER_TLS_VERIFY and DOCKER_CERT_PATH."
+            )
+        if any(isinstance(cause, PermissionError) for cause in causes) and self.url.startswith("unix:"):
             return (
                 f"User '{_user()}' may not use {where}: permission denied. Make the user a member of the socket's "
                 "group (usually docker) and start the worker again."
             )
-        if any(isinstance(cause, ssl.SSLError) for cause in causes) or "SSL" in reason or "TLS" in reason:
-            return f"TLS with {where} failed: {reason}. {self._see('tls_ca_cert, tls_client_cert and tls_client_key')}"
-        return f"No answer from {where}: {reason}. Start it, or {self._see('docker_url').lower()}"
-
-    def _see(self, fields: str) -> str:
-        if self.connection is None:
-            return "Name an engine that runs by the profile's docker_conn_id or the variable DOCKER_HOST."
-        return f"See {fields} in the extra of connection '{self.connection}'."
+        return f"No answer from {where}: {reason.rstrip('.')}. Start it, or " + (
+            f"see docker_url in the extra of connection '{self.connection}'."
+            if self.connection
+            else "name an engine that runs by the profile's docker_conn_id or the variable DOCKER_HOST."
+        )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -106,17 +112,32 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _reason(causes: list[BaseException]) -> str:
     """What the system itself says, in one line."""
+    from docker.errors import APIError
+    from requests.exceptions import Timeout
+
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
-            return str(cause.reason or cause).replace("_", " ").lower()
+            words = [cause.reason or str(cause), getattr(cause, "verify_message", "")]
+            return ": ".join(word.replace("_", " ").lower() for word in words if word)
     for cause in causes:
+        if isinstance(cause, APIError) and cause.explanation:
+            return " ".join(str(cause.explanation).split())
         if isinstance(cause, OSError) and cause.errno is not None:
-            return os.strerror(cause.errno).lower()
-    return " ".join(str(causes[-1]).split()) or type(causes[-1]).__name__
+            # An address that is not found has a number of its own kind.
+            return (cause.strerror or os.strerror(cause.errno)).lower()
+    for cause in causes:
+        if isinstance(cause, Timeout | TimeoutError):
+            return "timed out"
+        if isinstance(cause, JSONDecodeError | BadStatusLine) and not isinstance(cause, RemoteDisconnected):
+            return "it does not answer as an engine does"
+        if isinstance(cause, HTTPException):
+            return str(cause).lower()
+    return " ".join(str(causes[0]).split()) or type(causes[0]).__name__
 
 
 def _user() -> str:
+    """Whose permission counts; variables such as LOGNAME may say otherwise."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
