@@ -7,6 +7,8 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from nemo_airflow_provider.errors import BackendError
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -38,13 +40,19 @@ def packed(entries: Iterable[Entry]) -> bytes:
 
 
 def beginning(archive: Iterator[bytes], most_bytes: int) -> bytes | None:
-    """The beginning of the one regular file in an archive that arrives in pieces; None when it is something else."""
-    with tarfile.open(fileobj=_Reader(archive), mode="r|") as unpacked:
-        info = unpacked.next()
-        if info is None or not info.isreg():
-            return None
-        file = unpacked.extractfile(info)
-        return b"" if file is None else bytes(file.read(most_bytes))
+    """The beginning of the one regular file in an archive that arrives in pieces; None when it is something else.
+
+    :raises BackendError: the archive ends too early, as when its engine does
+    """
+    try:
+        with tarfile.open(fileobj=_Reader(archive), mode="r|") as unpacked:
+            info = unpacked.next()
+            if info is None or not info.isreg():
+                return None
+            file = unpacked.extractfile(info)
+            return b"" if file is None else bytes(file.read(most_bytes))
+    except tarfile.TarError as error:
+        raise BackendError(f"The engine did not hand out all of a file: {error}") from error
 
 
 class _Reader(io.RawIOBase):

@@ -12,6 +12,8 @@ from nemo_airflow_provider.errors import Fault
 #: Exit codes of a shell, or of the container's init process, for a command that a signal ended.
 _SIGNALLED = 128
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+#: The engine's time of what has not happened.
+_NEVER = "0001-01-01"
 
 
 def observed(container: Mapping[str, Any], stopped: StopReason | None) -> Observation:
@@ -26,6 +28,10 @@ def observed(container: Mapping[str, Any], stopped: StopReason | None) -> Observ
         return Observation(Phase.PENDING, details=details)
     if state.get("Running") or state["Status"] in ("running", "paused", "restarting"):
         return Observation(Phase.RUNNING, details=details, frozen=bool(state.get("Paused")))
+    if str(state.get("StartedAt", "")).startswith(_NEVER):
+        return Observation(
+            Phase.ABSENT, details=details
+        )  # it is being removed, with the exit code 0 of all that is new
     code = int(state["ExitCode"])
     if code == 0:
         return Observation(Phase.ENDED, exit_code=0, stopped=stopped, details=details)
