@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from nemo_airflow_provider.errors import BackendError
 #: Where every user of a host may make files, and services with a private /tmp still share: the first that is there.
 _PLACES = ("/run/lock", "/var/lock", "/tmp")
 _LOCK = "lock"
+_CANNOT = "The GPUs of this host cannot be given out:"
+_REMEDY = "Every user that runs workers must be able to write there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,16 @@ class Line:
     """
 
     def __init__(self, engine: str, place: Path | None = None) -> None:
-        name = f"nemo-airflow-provider-gpus.{hashlib.sha256(engine.encode()).hexdigest()[:12]}"
-        self.directory = (place or _place()) / name
+        self._name = f"nemo-airflow-provider-gpus.{hashlib.sha256(engine.encode()).hexdigest()[:12]}"
+        self._given = place
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where the line is; looked for when it is needed, since most steps want no GPU.
+
+        :raises BackendError: this host has no place for it
+        """
+        return (self._given or _place()) / self._name
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -73,12 +84,8 @@ class Line:
 
         :raises BackendError: the directory cannot be used
         """
-        try:
+        with self._told():
             file = self._open_lock()
-        except OSError as error:
-            raise BackendError(
-                f"The GPUs of this host cannot be given out: {self.directory}: {error.strerror}"
-            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -86,33 +93,62 @@ class Line:
             os.close(file)
 
     def join(self, waiter: Waiter) -> Ticket:
-        """A place at the end; only with the lock."""
-        number = max((_number(path) for path in self._files()), default=0) + 1
-        path = self.directory / f"{number:012d}.{secrets.token_hex(4)}"
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        os.write(file, json.dumps(asdict(waiter)).encode())
-        return Ticket(path, file)
+        """A place at the end; only with the lock.
+
+        :raises BackendError: the directory cannot be used
+        """
+        with self._told():
+            number = max((_number(path) for path in self._files()), default=0) + 1
+            path = self.directory / f"{number:012d}.{secrets.token_hex(4)}"
+            ticket = Ticket(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
+            try:
+                # Whatever the umask: workers of other users must see who is before them.
+                os.fchmod(ticket.file, 0o644)
+                fcntl.flock(ticket.file, fcntl.LOCK_EX)
+                os.write(ticket.file, json.dumps(asdict(waiter)).encode())
+            except OSError:
+                ticket.drop()
+                raise
+        return ticket
 
     def before(self, ticket: Ticket | None) -> int:
-        """How many wait before a ticket; None: all. Only with the lock."""
+        """How many wait before a ticket; None: all. Only with the lock.
+
+        :raises BackendError: the directory cannot be used
+        """
         own = None if ticket is None else ticket.path.name
-        return sum(own is None or path.name < own for path, _ in self._live() if path.name != own)
+        with self._told():
+            return sum(own is None or path.name < own for path, _ in self._live() if path.name != own)
 
     def waiters(self) -> list[Waiter]:
-        """Everybody who waits, first come first."""
+        """Everybody who waits, first come first; without the lock, so nothing is removed.
+
+        :raises BackendError: the directory cannot be read
+        """
         try:
-            return [waiter for _, waiter in self._live()]
+            return [waiter for path in self._files() if (waiter := _waiter(path, discard=False)) is not None]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise BackendError(
+                f"Who waits for the GPUs of this host cannot be read: {self.directory}: {error.strerror}"
+            ) from error
 
     def _live(self) -> Iterator[tuple[Path, Waiter]]:
         for path in self._files():
-            if (waiter := _waiter(path)) is not None:
+            # With the lock nobody is just making a file, so what nobody holds has no owner any more.
+            if (waiter := _waiter(path, discard=True)) is not None:
                 yield path, waiter
 
     def _files(self) -> list[Path]:
         return sorted(path for path in self.directory.iterdir() if path.name[:1].isdigit())
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BackendError(f"{_CANNOT} {self.directory}: {error.strerror}. {_REMEDY}") from error
 
     def _open_lock(self) -> int:
         with suppress(FileExistsError):
@@ -131,7 +167,10 @@ class Line:
 
 
 def _place() -> Path:
-    return Path(next(place for place in _PLACES if os.path.isdir(place) and os.access(place, os.W_OK)))
+    for place in _PLACES:
+        if os.path.isdir(place) and os.access(place, os.W_OK):
+            return Path(place)
+    raise BackendError(f"{_CANNOT} none of {', '.join(_PLACES)} can be written to. {_REMEDY}")
 
 
 def _number(path: Path) -> int:
@@ -139,8 +178,11 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _waiter(path: Path) -> Waiter | None:
-    """Who holds a ticket; a file that nobody holds is removed, where that is allowed."""
+def _waiter(path: Path, *, discard: bool) -> Waiter | None:
+    """Who holds a ticket.
+
+    :param discard: whether a file that nobody holds is removed, where that is allowed
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -150,8 +192,9 @@ def _waiter(path: Path) -> Waiter | None:
     except BlockingIOError:
         return _read(file)
     else:
-        with suppress(OSError):
-            path.unlink()
+        if discard:
+            with suppress(OSError):
+                path.unlink()
         return None
     finally:
         os.close(file)
