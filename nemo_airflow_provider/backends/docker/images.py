@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.docker.access import Access, Login
@@ -20,9 +20,12 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _PERMANENT = re.compile(
     r"manifest unknown|manifest for .* not found|not found: manifest|repository does not exist|no matching manifest"
     r"|unauthorized|authentication required|access denied|denied:|no basic auth credentials|forbidden"
-    r"|invalid reference format|name invalid|name unknown|unsupported media type|repository .* not found",
+    r"|invalid reference format|name invalid|name unknown|unsupported media type"
+    r"|(repository|artifact) .* not found|: not found$",
     re.IGNORECASE,
 )
+
+_TOO_MANY = re.compile(r"too ?many ?requests", re.IGNORECASE)
 
 
 def is_permanent(status: int | None, text: str) -> bool:
@@ -31,16 +34,18 @@ def is_permanent(status: int | None, text: str) -> bool:
     :param status: of the engine's HTTP answer; None: the pull had begun
     :param text: the engine's words
     """
+    if _TOO_MANY.search(text):
+        return False
     return status in (400, 403, 404) or _PERMANENT.search(text) is not None
 
 
 class Pull:
     """One pull; the engine gives it up when the thread's connection is closed."""
 
-    def __init__(self, access: Access, image: str) -> None:
+    def __init__(self, access: Access, image: str, clock: Callable[[], float]) -> None:
         self._access = access
         self.image = image
-        self.progress = Progress()
+        self.progress = Progress(clock)
         self.failure: str | None = None
         self.is_permanent = False
         self._given_up = threading.Event()
@@ -68,6 +73,8 @@ class Pull:
             self._fail(None, str(error))
 
     def _pull(self, client: APIClient) -> None:
+        from docker.errors import InvalidRepository
+
         login = login_for(self.image, self._access.logins)
         auth = None if login is None else {"username": login.username, "password": login.password}
         try:
@@ -78,6 +85,8 @@ class Pull:
                     self._fail(None, str(event["error"]))
                     return
                 self.progress.take(event)
+        except InvalidRepository as error:  # of the client itself
+            self._fail(400, str(error))
         finally:
             client.close()
 
@@ -101,10 +110,11 @@ def login_for(image: str, logins: Mapping[str, Login]) -> Login | None:
 class Progress:
     """How far a pull has come, out of what the engine reports layer by layer."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._layers: dict[str, tuple[int, int]] = {}
         self._done: set[str] = set()
-        self.moved_at = time.monotonic()
+        self.moved_at = self._clock()
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take in one report."""
@@ -120,7 +130,7 @@ class Progress:
         elif status == "Pulling fs layer":
             self._layers.setdefault(layer, (0, 0))
         if (self._layers.get(layer), len(self._done)) != before or status in ("Extracting", "Verifying Checksum"):
-            self.moved_at = time.monotonic()
+            self.moved_at = self._clock()
 
     def __str__(self) -> str:
         layers = self._layers.keys() | self._done
@@ -139,8 +149,9 @@ class Images:
     :param ttl_seconds: how long a pull may keep failing, or stand still; 0: for ever
     """
 
-    def __init__(self, access: Access, ttl_seconds: float) -> None:
+    def __init__(self, access: Access, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._access = access
+        self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._pull: Pull | None = None
         self._failing_since: float | None = None
@@ -154,12 +165,17 @@ class Images:
         :raises CapacityError: it is being pulled, or will be tried again; the text says how far it is
         :raises StartError: it cannot be had
         """
-        from docker.errors import ImageNotFound
+        from docker.errors import APIError, NotFound
 
         try:
             client.inspect_image(image)
-        except ImageNotFound:
+        except NotFound:  # also of a name that leads past the engine's images; it is judged when it is pulled
             self._see_to(image)
+        except APIError as error:
+            if error.status_code != 400:
+                raise
+            words = " ".join(str(error.explanation).split())
+            raise StartError(f"Failed to pull image {image}: {words}", detail=words) from error
         else:
             self.give_up()
 
@@ -178,7 +194,7 @@ class Images:
             self._judge(pull)
         elif pull.is_over:
             self._begin(image)  # it was removed again meanwhile
-        elif self._ttl_seconds and time.monotonic() - pull.progress.moved_at > self._ttl_seconds:
+        elif self._ttl_seconds and self._clock() - pull.progress.moved_at > self._ttl_seconds:
             raise self._timed_out(image, "nothing moves")
         raise CapacityError(self._told(image))
 
@@ -189,7 +205,7 @@ class Images:
         return text if self._failing_since is None else f"{text}. It is tried again, since it failed: {self._failure}"
 
     def _begin(self, image: str) -> None:
-        self._pull = Pull(self._access, image)
+        self._pull = Pull(self._access, image, self._clock)
 
     def _judge(self, pull: Pull) -> None:
         """A pull has failed: what now.
@@ -197,7 +213,7 @@ class Images:
         :raises StartError: no further try is made
         """
         assert pull.failure is not None
-        moment = time.monotonic()
+        moment = self._clock()
         if pull.is_permanent:
             self._pull = None
             raise StartError(f"Failed to pull image {pull.image}: {pull.failure}", detail=pull.failure)
