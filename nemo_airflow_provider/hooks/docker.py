@@ -34,10 +34,15 @@ def connect(connection_id: str | None) -> Access:
     connection = _found(connection_id)
     extra = connection.extra_dejson
     if connection.host and connection.login:
-        registry = f"{connection.host}:{connection.port}" if connection.port else connection.host
-        logins[_bare(registry)] = Login(connection.login, connection.password or "")
+        registry = _bare(connection.host) + (f":{connection.port}" if connection.port else "")
+        logins[registry] = Login(connection.login, connection.password or "")
     url = extra.get("docker_url")
     if not url:
+        if given := [name for name in _TLS if extra.get(name)]:
+            raise BackendError(
+                f"Connection '{connection_id}': its extra has {', '.join(given)} and no docker_url; name the engine "
+                "there, such as tcp://host:2376."
+            )
         own = _own(logins)
         return Access(own.url, own.tls, logins, connection_id)
     return Access(str(url), _tls(connection_id, extra), logins, connection_id)
@@ -55,9 +60,17 @@ def _found(connection_id: str) -> Connection:
 
 
 def _own(logins: Mapping[str, Login]) -> Access:
+    from docker.errors import TLSParameterError
     from docker.utils import kwargs_from_env
 
-    found = kwargs_from_env()
+    try:
+        found = kwargs_from_env()
+    except TLSParameterError as error:
+        place = os.environ.get("DOCKER_CERT_PATH") or os.path.expanduser("~/.docker")
+        raise BackendError(
+            "The variables DOCKER_TLS_VERIFY and DOCKER_CERT_PATH ask for TLS with the Docker engine, and "
+            f"{place} has not all of ca.pem, cert.pem and key.pem."
+        ) from error
     return Access(found.get("base_url") or SOCKET, found.get("tls") or None, logins)
 
 

@@ -48,9 +48,9 @@ def loopback_for(network: str, configured: str | None) -> str | None:
     """What a loopback host in a URL is called inside a container; None where it is the same host.
 
     :param network: of the container
-    :param configured: `platform.loopback_address`
+    :param configured: `platform.loopback_address`, which counts on every network
     """
-    return None if network == "host" else configured or _GATEWAY_NAME
+    return configured or (None if network == "host" else _GATEWAY_NAME)
 
 
 def creation_of(task: Task, config: DockerConfig) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def test_entrypoint_and_command_are_handed_on_word_by_word(container: dict[str, 
     ("network", "configured", "hosts", "loopback"),
     [
         ("host", None, None, None),
-        ("host", "172.17.0.1", None, None),
+        ("host", "172.17.0.1", None, "172.17.0.1"),
         ("none", None, None, "host.docker.internal"),
         ("bridge", None, ["host.docker.internal:host-gateway"], "host.docker.internal"),
         ("training", None, ["host.docker.internal:host-gateway"], "host.docker.internal"),
