@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.model import names
@@ -148,6 +148,7 @@ def test_tasks_of_starts_and_generations_differ() -> None:
 ENGINE_NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
+@settings(max_examples=50)
 @given(job_names, job_names, st.integers(0, 5), st.integers(0, 5))
 def test_engines_accept_the_name_of_a_workload(job: str, step: str, generation: int, start: int) -> None:
     key = names.WorkloadKey("w", names.run_id_of(job), "k", step, generation, start)
@@ -157,6 +158,7 @@ def test_engines_accept_the_name_of_a_workload(job: str, step: str, generation: 
     assert name.endswith(key.task.removeprefix("task"))
 
 
+@settings(max_examples=50)
 @given(job_names)
 def test_engines_accept_the_name_of_a_storage(job: str) -> None:
     assert re.fullmatch(ENGINE_NAME, names.storage_name(job, "k"))

@@ -21,8 +21,19 @@ import pytest
 from nemo_airflow_provider.backends.docker.access import Access, Login
 from nemo_airflow_provider.errors import BackendError
 
+#: The engine's client leaves sockets that it could not connect to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 _NOBODY = 65534
 _OWN_REMEDY = "Start it, or name an engine that runs by the profile's docker_conn_id or the variable DOCKER_HOST."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """What this module leaves to the garbage collector is no other's fault."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
@@ -34,17 +45,9 @@ def place() -> Iterator[Path]:
 
 
 def told(access: Access) -> str:
-    try:
+    with pytest.raises(BackendError) as error:
         access.client().close()
-    except BackendError as error:
-        sentence = str(error)
-    else:
-        pytest.fail("the engine answered")
-    with warnings.catch_warnings():
-        # The engine's client leaves what could not be connected to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-    return sentence
+    return str(error.value)
 
 
 @contextmanager

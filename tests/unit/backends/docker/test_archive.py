@@ -5,7 +5,7 @@ import tarfile
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.backends.docker.archive import Entry, beginning, packed
@@ -50,6 +50,7 @@ def test_directories_are_packed_in_order() -> None:
     assert found == [("a", 0o755, True), ("a/b", 0o777, True)]
 
 
+@settings(max_examples=50)
 @given(st.binary(max_size=3000), st.integers(0, 4000), st.integers(1, 5000))
 def test_the_beginning_of_a_file(data: bytes, most_bytes: int, size: int) -> None:
     content = packed([Entry("/results.json", 0o644, data)])

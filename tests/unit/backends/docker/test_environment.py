@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.backends.base import Environment
@@ -41,6 +41,7 @@ def test_a_secret_does_not_move_the_storage_that_is_mounted() -> None:
     assert composed(Environment({}, secrets=elsewhere)) == PATHS
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(st.characters(exclude_characters="=\0", codec="utf-8"), min_size=1), st.text()))
 def test_values_come_through_byte_by_byte(step: dict[str, str]) -> None:
     step = {name: value.replace("\0", "") for name, value in step.items() if not name.startswith(("NHX_", "NEMO_"))}

@@ -59,6 +59,7 @@ def logs(draw: st.DrawFn) -> list[Frame]:
     return records
 
 
+@settings(max_examples=50)
 @given(logs(), st.data())
 def test_any_cut_of_the_bytes_gives_the_same_frames(records: list[Frame], data: st.DataObject) -> None:
     output = engine_output(records)
@@ -70,7 +71,7 @@ def test_any_cut_of_the_bytes_gives_the_same_frames(records: list[Frame], data: 
     assert found == records
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(logs())
 def test_reading_on_from_any_position_gives_the_rest(records: list[Frame]) -> None:
     track = Track(Position())

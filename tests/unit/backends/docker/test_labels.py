@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.backends.docker import labels
@@ -15,6 +15,7 @@ job_names = st.from_regex(names.NAME_PATTERN, fullmatch=True).filter(names.is_na
 foreign = st.dictionaries(st.sampled_from([*labels.of_workload(workload(), "docker", (1,)), "x"]), st.text())
 
 
+@settings(max_examples=50)
 @given(job_names, job_names, st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_key_comes_back(job: str, step: str, generation: int, start: int) -> None:
     key = WorkloadKey("team-a", names.run_id_of(job, 2), "3xY", step, generation, start)
@@ -54,6 +55,7 @@ def test_all_of_them() -> None:
     assert set(labels.LOGGED) <= plain.keys()
 
 
+@settings(max_examples=50)
 @given(foreign)
 def test_labels_of_others_never_raise(found: dict[str, str]) -> None:
     labels.key_of(found)
