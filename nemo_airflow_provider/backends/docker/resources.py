@@ -17,8 +17,10 @@ _PERIOD_MICROS = 100_000
 _SHM_BYTES_PER_GPU = 8 * 1024**3
 #: The kernel's least quota is 1 ms of each 100 ms. The engine itself takes 0 for "no limit".
 _LEAST_NANO_CPUS = 10**7
+#: A million CPUs: the kernel's quota has 44 bits.
+_MOST_NANO_CPUS = 10**15
 #: The engine's numbers have 64 bits.
-_MOST = 2**63 - 1
+_MOST_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +82,18 @@ def _cpus(quantity: str) -> int:
     number = nano_cpus(quantity)
     if number < _LEAST_NANO_CPUS:
         raise ValueError(f"{quantity!r} is less than 10m (a hundredth of a CPU), the least that can be a limit")
-    return _countable(number, quantity)
+    return _countable(number, _MOST_NANO_CPUS, quantity)
 
 
 def _bytes(quantity: str) -> int:
     number = whole_bytes(quantity)
     if number == 0:
         raise ValueError(f"{quantity!r} is no size of memory; it must be more than 0")
-    return _countable(number, quantity)
+    return _countable(number, _MOST_BYTES, quantity)
 
 
-def _countable(number: int, quantity: str) -> int:
-    if number > _MOST:
+def _countable(number: int, most: int, quantity: str) -> int:
+    if number > most:
         raise ValueError(f"{quantity!r} is more than any host has")
     return number
 

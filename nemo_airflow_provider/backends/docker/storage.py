@@ -47,7 +47,7 @@ def mount(
     if details.get("Driver") != "local" or details.get("Options"):
         raise StartError(
             f"Volume '{volume}' is not a plain directory of the engine's host; to give a job a part of it needs "
-            "Docker 25 or newer."
+            "Docker 26 or newer."
         )
     return {"Type": "bind", "Source": f"{details['Mountpoint']}/{directory}", "Target": target}
 

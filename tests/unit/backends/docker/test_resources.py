@@ -81,6 +81,7 @@ def test_numbers_of_gpus_that_are_none(own: dict[str, Any], profile: dict[str, A
         ({"shm_size": "0Mi"}, "shm_size of step 'fit': '0Mi' is no size of memory; it must be more than 0"),
         # More than the engine's numbers hold.
         (limits(cpu="1e99"), "limits.cpu of step 'fit': '1e99' is more than any host has"),
+        (limits(cpu="1000001"), "limits.cpu of step 'fit': '1000001' is more than any host has"),
         (limits(memory="8Ei"), "limits.memory of step 'fit': '8Ei' is more than any host has"),
         ({"shm_size": "99999999999999Gi"}, "is more than any host has"),
     ],
