@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 from airflow.configuration import conf
 
+from nemo_airflow_provider import executors
 from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.secret import SecretName, secret_of
@@ -145,14 +145,15 @@ def profiles() -> ProfileSet:
 
     :raises ConfigError: it is broken
     """
-    return load_profiles(config_file(), environ=os.environ, docker_answers=None)
+    return load_profiles(config_file(), environ=os.environ, probe=None)
 
 
 def probe_engines() -> bool:
-    """Whether this process may ask engines if they are there: with LocalExecutor it stands where steps run."""
+    """Whether this process may ask engines if they are there: with LocalExecutor alone it stands where steps run."""
     mode = conf.get(SECTION, "probe_engines", fallback="auto").strip().lower()
     if mode in ("auto", ""):
-        return bool(re.search(r"\bLocalExecutor\b", conf.get("core", "executor", fallback="")))
+        classes = executors.class_names(conf.get("core", "executor", fallback=""))
+        return bool(classes) and executors.run_here(classes)
     return mode in ("true", "1", "yes", "on", "always")
 
 

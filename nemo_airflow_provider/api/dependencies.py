@@ -14,6 +14,7 @@ from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.airflow import AirflowGateway
 from nemo_airflow_provider.service.control import Control
 from nemo_airflow_provider.service.creation import Creation
+from nemo_airflow_provider.service.engines import ENGINES
 from nemo_airflow_provider.service.gateway import Caller
 from nemo_airflow_provider.service.joblog import Logs
 from nemo_airflow_provider.service.listing import Listing
@@ -77,27 +78,22 @@ def has_entered(request: Request) -> bool:
 def profiles(_services: Annotated[Services, Depends(services)]) -> ProfileSet:
     """The execution profiles as configured now.
 
+    An engine that does not answer takes its profiles along, where this process may ask.
+
     :raises ConfigError: the file is broken; the answer is 503 with what is wrong
     """
-    answers = _docker_answers if settings.probe_engines() else None
-    return load_profiles(settings.config_file(), environ=os.environ, docker_answers=answers)
+    probe = ENGINES if settings.probe_engines() else None
+    return load_profiles(settings.config_file(), environ=os.environ, probe=probe)
 
 
-def _docker_answers() -> bool:
-    """Whether a Docker engine listens here."""
-    import socket
+def configured_profiles(_services: Annotated[Services, Depends(services)]) -> ProfileSet:
+    """The execution profiles as configured now, whatever engines say: for what runs already.
 
-    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    if not host.startswith("unix://"):
-        return True  # a remote engine: steps report what it answers
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(1.0)
-        try:
-            connection.connect(host.removeprefix("unix://"))
-        except OSError:
-            return False
-    return True
+    :raises ConfigError: as `profiles`
+    """
+    return settings.profiles()
 
 
 ServicesDep = Annotated[Services, Depends(services)]
 ProfilesDep = Annotated[ProfileSet, Depends(profiles)]
+ConfiguredProfilesDep = Annotated[ProfileSet, Depends(configured_profiles)]

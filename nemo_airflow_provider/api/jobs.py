@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from nemo_airflow_provider.api.dependencies import ProfilesDep, ServicesDep
+from nemo_airflow_provider.api.dependencies import ConfiguredProfilesDep, ProfilesDep, ServicesDep
 from nemo_airflow_provider.errors import BadRequest, InvalidJob
 from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.spec import JobRequest
@@ -67,7 +67,9 @@ async def cancel_job(workspace: str, name: str, services: ServicesDep) -> dict[s
 
 
 @router.post("/{name}/pause")
-async def pause_job(workspace: str, name: str, services: ServicesDep, profiles: ProfilesDep) -> dict[str, Any]:
+async def pause_job(
+    workspace: str, name: str, services: ServicesDep, profiles: ConfiguredProfilesDep
+) -> dict[str, Any]:
     """Ask a job to pause: its step is stopped or frozen, as its profile says."""
     return await services.control.pause(workspace, name, profiles)
 

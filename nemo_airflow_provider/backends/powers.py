@@ -65,15 +65,132 @@ class HeldJob:
     workloads: tuple[WorkloadKey, ...] = ()
 
 
-class SupportsSweep(ABC):
+class OverEngine(ABC):
+    """What every power over a whole engine, rather than over one workload, has."""
+
+    @abstractmethod
+    def scope(self) -> str:
+        """Which engine is meant, in words: of several profiles with one scope, one is asked. Asks no engine."""
+
+
+class SupportsProbe(OverEngine):
+    """The power to say whether the engine can be used from this host."""
+
+    @abstractmethod
+    def probe(self) -> None:
+        """Return when the engine has answered.
+
+        :raises BackendError: it does not; the text says what to do
+        """
+
+    @abstractmethod
+    def examine(self, *, for_gpus: bool) -> EngineReport:
+        """What there is to know of the engine, and of what this profile needs of it.
+
+        :param for_gpus: whether steps with GPUs are to run
+        :raises BackendError: see `probe`
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRemark:
+    """Something of an engine that is not as it should be.
+
+    :param message: one sentence
+    :param remedy: what to do
+    :param fails_steps: whether steps fail of it
+    """
+
+    message: str
+    remedy: str
+    fails_steps: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """An engine that answers.
+
+    :param engine: its kind, version and address, in words
+    """
+
+    engine: str
+    remarks: tuple[EngineRemark, ...] = ()
+
+
+class SupportsGpus(OverEngine):
+    """The power to give steps GPUs of an engine's host, and to say who has them."""
+
+    @abstractmethod
+    def has_gpus(self) -> bool:
+        """Whether there is any GPU that jobs may use. Asks the host, no engine."""
+
+    @abstractmethod
+    def gpus(self) -> GpuBoard:
+        """Every GPU that jobs may use or have, and who waits for one.
+
+        :raises BackendError: the engine does not answer
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUser:
+    """A step that has GPUs, or waits for some.
+
+    :param installation: whose job it is, see `installation.installation_id`
+    :param since: seconds since 1970 UTC
+    """
+
+    installation: str
+    workspace: str
+    job: str
+    step: str
+    task: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDevice:
+    """One GPU.
+
+    :param id: what the configuration calls it
+    :param taken: whether somebody has it
+    :param holder: who, where that is known
+    """
+
+    id: str
+    name: str | None = None
+    uuid: str | None = None
+    taken: bool = False
+    holder: GpuUser | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWaiter:
+    """A place in the line for GPUs.
+
+    :param gpus: how many it waits for
+    """
+
+    user: GpuUser
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuBoard:
+    """The GPUs of one engine.
+
+    :param waiters: first come first
+    """
+
+    devices: tuple[GpuDevice, ...]
+    waiters: tuple[GpuWaiter, ...]
+
+
+class SupportsSweep(OverEngine):
     """Power: what the engine still has of an installation can be listed, and removed job by job.
 
     Every engine that keeps anything without an owner of its own needs it (`docs/design/sweep.md`).
     """
-
-    @abstractmethod
-    def scope(self) -> str:
-        """What `held_jobs` looks through: of several profiles with one scope, one is asked."""
 
     @abstractmethod
     def held_jobs(self, installation: str) -> Iterable[HeldJob]:

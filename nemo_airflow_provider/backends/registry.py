@@ -111,6 +111,11 @@ class BackendEntry:
         if self.provided and (path := self.backend_path):
             _load(path)
 
+    def load_packages(self) -> None:
+        """Import what its extra installs now, which may take a second; only where it is provided."""
+        for package in self.packages:
+            import_module(package)
+
 
 _ENTRIES = (
     # The order is that of the built-in profiles in the listing (configuration contract §7).

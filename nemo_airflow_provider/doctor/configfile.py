@@ -74,7 +74,7 @@ def inspect(path: Path | None, named_by: str | None, environ: Mapping[str, str])
     try:
         text = None if path is None else read_text(path, named_by)
         configuration = read_configuration(str(path or ""), text, variables.relevant(environ))
-        merged = merge(configuration, docker_answers=None)
+        merged = merge(configuration, probe=None)
     except UnreadableFile as error:
         return FileReport(path, unreadable=str(error))
     except ConfigError as error:

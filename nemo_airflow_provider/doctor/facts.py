@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nemo_airflow_provider.doctor import executors
+from nemo_airflow_provider import executors
 from nemo_airflow_provider.doctor.configfile import FileReport
 
 #: Reads an option of Airflow by section and name; empty when it is not set.

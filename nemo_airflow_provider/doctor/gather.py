@@ -10,9 +10,9 @@ from airflow.configuration import conf
 
 from nemo_airflow_provider import settings
 from nemo_airflow_provider.doctor.configfile import FileReport, inspect
-from nemo_airflow_provider.doctor.executors import class_names, run_here
 from nemo_airflow_provider.doctor.facts import Database, DatabaseTrouble, Installation, Workspaces
 from nemo_airflow_provider.errors import ConfigError
+from nemo_airflow_provider.executors import class_names, run_here
 
 #: Seconds; libpq waits for minutes for a host that does not answer.
 _CONNECT_TIMEOUT = "10"

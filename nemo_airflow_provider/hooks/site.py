@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Site
-from nemo_airflow_provider.profiles import ProfileSet
+from nemo_airflow_provider.profiles import PlatformConfig, ProfileSet
 
 #: Name of the default task image in `platform.image_registry` (configuration contract §8).
 _TASK_IMAGE = "nhx-tasks"
@@ -14,7 +14,11 @@ _TASK_IMAGE = "nhx-tasks"
 
 def site_of(profiles: ProfileSet) -> Site:
     """What an installation is to the backends of its profiles."""
-    platform = profiles.platform
+    return site_by(profiles.platform)
+
+
+def site_by(platform: PlatformConfig) -> Site:
+    """What an installation is by its `platform:` section, where its profiles are not known yet."""
     return Site(
         connect=_connect,
         default_task_image=f"{platform.image_registry}/{_TASK_IMAGE}:{platform.image_tag}",

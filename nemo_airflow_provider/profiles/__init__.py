@@ -7,7 +7,7 @@ read each time, so a changed file counts at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,25 +16,22 @@ from nemo_airflow_provider.profiles import variables
 from nemo_airflow_provider.profiles.configuration import Configuration, read_configuration
 from nemo_airflow_provider.profiles.merge import merge
 from nemo_airflow_provider.profiles.platform import PlatformConfig
-from nemo_airflow_provider.profiles.profile_set import Profile, ProfileSet
+from nemo_airflow_provider.profiles.profile_set import Probe, Profile, ProfileSet
 from nemo_airflow_provider.profiles.textfile import read_text
 
-__all__ = ["PlatformConfig", "Profile", "ProfileSet", "load_profiles"]
+__all__ = ["PlatformConfig", "Probe", "Profile", "ProfileSet", "load_profiles"]
 
 log = logging.getLogger(__name__)
 
 _PATH_VARIABLE = "NHX_CONFIG_FILE_PATH"
 
 
-def load_profiles(
-    path: Path | None, *, environ: Mapping[str, str], docker_answers: Callable[[], bool] | None
-) -> ProfileSet:
+def load_profiles(path: Path | None, *, environ: Mapping[str, str], probe: Probe | None) -> ProfileSet:
     """The profiles of a configuration file.
 
     :param path: the file; None: built-in defaults only
     :param environ: variables that change the configuration are looked up here
-    :param docker_answers: asks whether the host's engine is there; None: nobody asks, profiles are listed as
-        configured
+    :param probe: asks the engines whether they are there; None: nobody asks, profiles are listed as configured
     :raises ConfigError: the file cannot be read, or it or a variable is wrong; lists every fault, one a line
     """
     text = None if path is None else read_text(path, _setting_of(path, environ))
@@ -42,7 +39,7 @@ def load_profiles(
     checked = _checked(str(path or ""), text, relevant)
     if isinstance(checked, str):
         raise ConfigError(checked)
-    profiles = merge(checked, docker_answers)
+    profiles = merge(checked, probe)
     _warn(text, profiles.warnings)
     return profiles
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nemo_airflow_provider.backends.config import ProfileKey
 from nemo_airflow_provider.backends.registry import BACKENDS
 from nemo_airflow_provider.profiles.configuration import Configuration, Entry
-from nemo_airflow_provider.profiles.profile_set import Profile, ProfileSet
+from nemo_airflow_provider.profiles.profile_set import Probe, Profile, ProfileSet
 
 
-def merge(configuration: Configuration, docker_answers: Callable[[], bool] | None) -> ProfileSet:
+def merge(configuration: Configuration, probe: Probe | None) -> ProfileSet:
     """The profiles of a configuration.
 
-    :param docker_answers: asks the host's engine; called at most once, and only when it matters. None:
-        profiles are listed as configured
+    :param probe: asks the engines, when it matters. None: profiles are listed as configured
     """
-    merged = _Merge(configuration, silent=_engine_is_silent(configuration, docker_answers))
+    merged = _Merge(configuration, probe)
     merged.add_built_ins()
     for entry in configuration.entries:
         merged.add(entry)
+    merged.drop_silent()
     return ProfileSet(
         runtime=merged.runtime,
         profiles=tuple(merged.profiles.values()),
@@ -28,19 +28,8 @@ def merge(configuration: Configuration, docker_answers: Callable[[], bool] | Non
         without_effect=configuration.without_effect,
         hints=tuple(hint for entry in configuration.entries for hint in _hints(entry, configuration)),
         on_host=frozenset(entry.profile for entry in configuration.entries if entry.provider == "subprocess"),
+        probe=probe,
     )
-
-
-def _engine_is_silent(configuration: Configuration, docker_answers: Callable[[], bool] | None) -> bool:
-    """Whether the host's engine was asked and did not answer; only a backend that is provided here asks."""
-    if docker_answers is None or not any(
-        backend.config_class.local_engine and backend.provided for backend in BACKENDS.values()
-    ):
-        return False
-    matters = configuration.platform.runtime == "docker" or any(
-        entry.config.local_engine for entry in configuration.entries
-    )
-    return matters and not docker_answers()
 
 
 def _built_ins(configuration: Configuration) -> Iterator[Profile]:
@@ -53,43 +42,51 @@ def _built_ins(configuration: Configuration) -> Iterator[Profile]:
 class _Merge:
     """The list while it grows; a mapping keeps a replaced profile at its place."""
 
-    def __init__(self, configuration: Configuration, *, silent: bool) -> None:
+    def __init__(self, configuration: Configuration, probe: Probe | None) -> None:
         self._configuration = configuration
-        self._silent = silent
+        self._probe = probe
+        self._built_ins = list(_built_ins(configuration))
         self.profiles: dict[ProfileKey, Profile] = {}
         self.warnings: list[str] = []
         self.runtime: str = configuration.platform.runtime
-        if silent and self.runtime == "docker":
+        if self.runtime == "docker" and any(map(self._is_silent, self._built_ins)):
             self.runtime = "none"
             self.warnings.append("platform.runtime is 'docker' but Docker does not answer: treated as 'none'.")
 
     def add_built_ins(self) -> None:
-        for profile in _built_ins(self._configuration):
-            if self._kept(profile):
-                self.profiles[profile.key] = profile
-        if not self.profiles:
+        self.profiles = {profile.key: profile for profile in self._built_ins}
+        if all(map(self._is_silent, self._built_ins)):
             self.warnings.append(f"No default executors defined for runtime type: {self.runtime}")
 
     def add(self, entry: Entry) -> None:
         profile = Profile(entry.provider, entry.profile, entry.backend.name, entry.config)
-        if not self._kept(profile):
-            return
         present = self.profiles.get(profile.key)
         if present is not None and present.backend == profile.backend:
             config = entry.config.merged_over(present.config, frozenset(entry.written))
             profile = Profile(entry.provider, entry.profile, entry.backend.name, config)
         self.profiles[profile.key] = profile
 
-    def _kept(self, profile: Profile) -> bool:
-        config = profile.config
-        if config.needs_cluster and self.runtime == "none":
-            reason = "platform runtime is NONE"
-        elif config.local_engine and self._silent:
-            reason = f"{config.local_engine} is unavailable"
-        else:
-            return True
-        self.warnings.append(f"Skipping executor profile {profile} using backend '{profile.backend}' because {reason}.")
-        return False
+    def drop_silent(self) -> None:
+        """Leave out what cannot run now. Last, so that what an entry inherits does not hang on an engine's mood."""
+        for profile in list(self.profiles.values()):
+            if (reason := self._obstacle(profile)) is not None:
+                del self.profiles[profile.key]
+                self.warnings.append(
+                    f"Skipping executor profile {profile} using backend '{profile.backend}' because {reason}."
+                )
+
+    def _obstacle(self, profile: Profile) -> str | None:
+        if profile.config.needs_cluster and self.runtime == "none":
+            return "platform runtime is NONE"
+        if self._is_silent(profile):
+            return f"{profile.config.local_engine} is unavailable"
+        return None
+
+    def _is_silent(self, profile: Profile) -> bool:
+        """Whether its engine was asked and did not answer; only a backend that is provided here asks."""
+        if self._probe is None or not profile.config.local_engine or not BACKENDS[profile.backend].provided:
+            return False
+        return not self._probe.answers(profile, self._configuration.platform)
 
 
 def _hints(entry: Entry, configuration: Configuration) -> Iterator[str]:

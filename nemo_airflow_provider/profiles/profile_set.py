@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from nemo_airflow_provider.backends.config import BackendConfig, ProfileKey
 from nemo_airflow_provider.backends.registry import BACKENDS
@@ -49,6 +49,16 @@ class Profile:
         }
 
 
+class Probe(Protocol):
+    """Asks the engines of the host, where steps run there."""
+
+    def answers(self, profile: Profile, platform: PlatformConfig) -> bool:
+        """Whether the profile's engine answers now."""
+
+    def lacks_gpus(self, profile: Profile, platform: PlatformConfig) -> bool:
+        """Whether it is known that jobs can have no GPU there."""
+
+
 @dataclass(frozen=True)
 class ProfileSet:
     """The merged profiles.
@@ -60,6 +70,7 @@ class ProfileSet:
     :param without_effect: places of keys and variables that are accepted and change nothing
     :param hints: places where the file probably says something else than was meant
     :param on_host: names of profiles that move `cpu` container steps to the host (§9)
+    :param probe: see `load_profiles`
     """
 
     runtime: str
@@ -69,6 +80,7 @@ class ProfileSet:
     without_effect: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     on_host: frozenset[str] = frozenset()
+    probe: Probe | None = None
 
     def resolve(self, provider: str, name: str) -> Profile | None:
         """The profile of that name, or None."""
@@ -137,19 +149,26 @@ class ProfileSet:
             )
 
     def gpu_refusal(self, spec: PlatformSpec) -> str | None:
-        """Why a spec cannot have its GPUs, as far as the configuration tells (§9); None when it may.
+        """Why a spec cannot have its GPUs (§9); None when it may.
 
-        Which GPUs the host really has is known where steps run, not here.
+        Which GPUs the host really has is asked where steps run on this host; elsewhere the step reports it.
         """
-        if self.platform.docker.gpu_device_ids != () or not self._uses_host_gpus():
-            return None
-        if all(step.executor.provider not in _GPU_PROVIDERS for step in spec.steps):
+        steps = [step for step in spec.steps if step.executor.provider in _GPU_PROVIDERS]
+        none_configured = bool(steps) and self.platform.docker.gpu_device_ids == () and self._uses_host_gpus()
+        if not none_configured and not any(map(self._lacks_gpus, steps)):
             return None
         return (
             "Invalid job specification: this job requires GPU resources, but the platform is running on "
             "Docker with no GPUs configured. Configure GPUs in the platform config or choose a non-GPU "
             "execution profile."
         )
+
+    def _lacks_gpus(self, step: StepSpec) -> bool:
+        """Whether the host's engine would run the step, and has no GPU for it."""
+        profile = self.resolve(step.executor.provider, step.executor.profile)
+        if self.probe is None or profile is None or not profile.config.local_engine:
+            return False
+        return self.probe.lacks_gpus(profile, self.platform)
 
     def _uses_host_gpus(self) -> bool:
         """Runtime `docker`, or `none` with an engine of the host in use."""

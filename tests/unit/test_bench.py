@@ -378,7 +378,7 @@ def test_what_does_not_happen_is_no_number(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_profiles_of_the_bench(tmp_path: Path) -> None:
     file = tmp_path / "nemo.yaml"
     file.write_text(json.dumps(pausing.profiles(tmp_path)))
-    found = load_profiles(file, environ={}, docker_answers=None)
+    found = load_profiles(file, environ={}, probe=None)
     modes = {name: found.resolve("subprocess", name) for name in ("default", pausing.FREEZING)}
     assert {name: profile and profile.config.pause for name, profile in modes.items()} == {
         "default": "stop",

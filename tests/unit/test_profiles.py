@@ -13,21 +13,36 @@ import pytest
 from nemo_airflow_provider.backends.registry import BackendEntry
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model.spec import PlatformSpec
-from nemo_airflow_provider.profiles import ProfileSet, load_profiles
+from nemo_airflow_provider.profiles import PlatformConfig, Probe, Profile, ProfileSet, load_profiles
 
 Load = Callable[..., ProfileSet]
+
+
+class Engines:
+    """Engines that answer or do not, by their connection (None: the host's own), and may have no GPUs."""
+
+    def __init__(self, *silent: str | None, gpus: bool = True) -> None:
+        self.silent = silent
+        self.has_gpus = gpus
+        self.asked: list[str] = []
+
+    def answers(self, profile: Profile, platform: PlatformConfig) -> bool:
+        self.asked.append(str(profile))
+        return getattr(profile.config, "docker_conn_id", None) not in self.silent
+
+    def lacks_gpus(self, profile: Profile, platform: PlatformConfig) -> bool:
+        self.asked.append(f"gpus of {profile}")
+        return not self.has_gpus
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
     """Loads a text as the configuration file."""
 
-    def load_text(
-        text: str, environ: dict[str, str] | None = None, docker_answers: Callable[[], bool] | None = None
-    ) -> ProfileSet:
+    def load_text(text: str, environ: dict[str, str] | None = None, probe: Probe | None = None) -> ProfileSet:
         path = tmp_path / "jobs.yaml"
         path.write_text(text)
-        return load_profiles(path, environ=environ or {}, docker_answers=docker_answers)
+        return load_profiles(path, environ=environ or {}, probe=probe)
 
     return load_text
 
@@ -97,7 +112,7 @@ class TestBuiltIns:
         assert names[-2:] == ["gpu_distributed/default volcano_job", "subprocess/default subprocess"]
 
     def test_no_file_is_the_docker_runtime(self) -> None:
-        profiles = load_profiles(None, environ={}, docker_answers=None)
+        profiles = load_profiles(None, environ={}, probe=None)
         assert profiles.runtime == "docker"
         assert len(profiles.profiles) == 3
 
@@ -122,7 +137,7 @@ class TestEngineProbe:
         profiles = load(
             "jobs: {executors: [{provider: cpu, profile: mine, config: {}},"
             " {provider: gpu, profile: far, backend: kubernetes_job, config: {}}]}",
-            docker_answers=lambda: False,
+            probe=Engines(None),
         )
         assert profiles.runtime == "none"
         assert listing(profiles) == ["subprocess/default subprocess"]
@@ -136,7 +151,7 @@ class TestEngineProbe:
         )
 
     def test_answering_engine_keeps_everything(self, load: Load, provided: object) -> None:
-        profiles = load("platform: {runtime: docker}", docker_answers=lambda: True)
+        profiles = load("platform: {runtime: docker}", probe=Engines())
         assert profiles.runtime == "docker"
         assert len(profiles.profiles) == 3
         assert profiles.warnings == ()
@@ -144,20 +159,40 @@ class TestEngineProbe:
     @pytest.mark.parametrize("runtime", ["kubernetes", "none"])
     def test_docker_entries_stay_under_other_runtimes(self, load: Load, provided: object, runtime: str) -> None:
         text = f"platform: {{runtime: {runtime}}}\njobs: {{executors: [{{provider: gpu, config: {{}}}}]}}"
-        assert load(text, docker_answers=lambda: True).resolve("gpu", "default").backend == "docker"  # type: ignore[union-attr]
-        silent = load(text, docker_answers=lambda: False)
+        assert load(text, probe=Engines()).resolve("gpu", "default").backend == "docker"  # type: ignore[union-attr]
+        silent = load(text, probe=Engines(None))
         assert "because Docker is unavailable." in " ".join(silent.warnings)
         assert silent.runtime == runtime
 
     def test_nobody_asks_when_it_does_not_matter(self, load: Load, provided: object) -> None:
-        def answers() -> bool:
-            raise AssertionError("asked")
+        engines = Engines(None)
+        load("platform: {runtime: none}", probe=engines)
+        assert engines.asked == []
 
-        load("platform: {runtime: none}", docker_answers=answers)
+    def test_an_engine_of_a_connection_answers_for_itself(self, load: Load, provided: object) -> None:
+        text = (
+            "jobs: {executors: [{provider: cpu, profile: far, config: {docker_conn_id: far}},"
+            " {provider: gpu, config: {docker_conn_id: gone}}]}"
+        )
+        silent_here = load(text, probe=Engines(None, "gone"))
+        assert listing(silent_here) == ["subprocess/default subprocess", "cpu/far docker"]
+        silent_there = load(text, probe=Engines("far", "gone"))
+        assert silent_there.runtime == "docker"
+        assert listing(silent_there) == ["cpu/default docker", "subprocess/default subprocess"]
+
+    def test_what_an_entry_inherits_does_not_hang_on_an_engines_mood(self, load: Load, provided: object) -> None:
+        text = (
+            "jobs: {executor_defaults: {docker: {num_gpus: 3}},"
+            " executors: [{provider: gpu, config: {docker_conn_id: far}}]}"
+        )
+        shown = [load(text, probe=engines).resolve("gpu", "default") for engines in (None, Engines(None))]
+        assert shown[0] == shown[1]
+        assert shown[1] is not None
+        assert shown[1].public()["config"]["num_gpus"] == 3
 
     def test_a_backend_that_is_not_provided_is_listed_unprobed(self, load: Load, provided: Callable[..., None]) -> None:
         provided("subprocess")
-        profiles = load("platform: {runtime: docker}", docker_answers=lambda: False)
+        profiles = load("platform: {runtime: docker}", probe=Engines(None))
         assert profiles.runtime == "docker"
         assert len(profiles.profiles) == 3
 
@@ -453,6 +488,23 @@ class TestCheck:
         )
         profiles.check(spec(PROCESS))
 
+    def test_gpus_that_the_host_does_not_have(self, load: Load) -> None:
+        profiles = load(
+            "jobs: {executors: [{provider: gpu, profile: far, backend: kubernetes_job, config: {}}]}",
+            probe=Engines(gpus=False),
+        )
+        assert "with no GPUs configured" in self.refusal(profiles, spec(container("gpu")))
+        # Steps without GPUs, and those of a cluster, have nothing to do with this host.
+        profiles.check(spec(container(), container("gpu", "far"), PROCESS))
+
+    def test_the_host_is_asked_for_its_gpus_only_by_steps_that_want_them(self, load: Load) -> None:
+        engines = Engines()
+        profiles = load("platform: {runtime: docker}", probe=engines)
+        profiles.check(spec(container()))
+        assert not [asked for asked in engines.asked if "gpus" in asked]
+        profiles.check(spec(container("gpu")))
+        assert "gpus of gpu/default" in engines.asked
+
     def test_a_backend_that_is_not_provided_comes_before_storage_and_gpus(
         self, load: Load, provided: Callable[..., None]
     ) -> None:
@@ -471,19 +523,19 @@ class TestChange:
         path = tmp_path / "jobs.yaml"
         path.write_text("platform: {runtime: none}  ")
         os.utime(path, (1, 1))
-        assert load_profiles(path, environ={}, docker_answers=None).runtime == "none"
+        assert load_profiles(path, environ={}, probe=None).runtime == "none"
         path.write_text("platform: {runtime: docker}")  # as long as before
         os.utime(path, (1, 1))
-        assert load_profiles(path, environ={}, docker_answers=None).runtime == "docker"
+        assert load_profiles(path, environ={}, probe=None).runtime == "docker"
 
     def test_warnings_are_logged_once_for_each_text(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         path = tmp_path / "jobs.yaml"
         path.write_text("platform: {runtimee: none}\n")
         for _ in range(3):
-            (warning,) = load_profiles(path, environ={}, docker_answers=None).warnings
+            (warning,) = load_profiles(path, environ={}, probe=None).warnings
         assert caplog.messages == [warning]
         path.write_text("\nplatform: {runtimee: none}\n")
-        load_profiles(path, environ={}, docker_answers=None)
+        load_profiles(path, environ={}, probe=None)
         assert [message.split(": unknown")[0] for message in caplog.messages] == [
             f"{path}:1: platform.runtimee",
             f"{path}:2: platform.runtimee",
@@ -500,7 +552,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_examples_load_without_complaint(path: Path) -> None:
-    profiles = load_profiles(path, environ={}, docker_answers=None)
+    profiles = load_profiles(path, environ={}, probe=None)
     assert profiles.profiles
     assert (profiles.warnings, profiles.without_effect, profiles.hints) == ((), (), ())
 
@@ -509,6 +561,6 @@ def test_there_is_an_example_for_every_backend() -> None:
     used = {
         profile.backend
         for path in EXAMPLES.glob("*.yaml")
-        for profile in load_profiles(path, environ={}, docker_answers=None).profiles
+        for profile in load_profiles(path, environ={}, probe=None).profiles
     }
     assert used == {"docker", "kubernetes_job", "volcano_job", "subprocess"}

@@ -15,7 +15,7 @@ def faults(path: Path, content: str | bytes, environ: dict[str, str] | None = No
     """The lines of the error, without the directory of the file."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError) as error:
-        load_profiles(path, environ=environ or {}, docker_answers=None)
+        load_profiles(path, environ=environ or {}, probe=None)
     return str(error.value).replace(f"{path.parent}/", "").split("\n")
 
 
@@ -27,20 +27,20 @@ def path(tmp_path: Path) -> Path:
 class TestFile:
     def test_missing_names_the_setting(self, path: Path) -> None:
         with pytest.raises(ConfigError, match=r"does not exist\. \[nemo\] config_file names it"):
-            load_profiles(path, environ={}, docker_answers=None)
+            load_profiles(path, environ={}, probe=None)
         with pytest.raises(ConfigError, match="NHX_CONFIG_FILE_PATH names it"):
-            load_profiles(path, environ={"NHX_CONFIG_FILE_PATH": str(path)}, docker_answers=None)
+            load_profiles(path, environ={"NHX_CONFIG_FILE_PATH": str(path)}, probe=None)
 
     def test_a_directory(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"cannot be read: Is a directory\."):
-            load_profiles(tmp_path, environ={}, docker_answers=None)
+            load_profiles(tmp_path, environ={}, probe=None)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_unreadable(self, path: Path) -> None:
         path.write_text("jobs: {}")
         path.chmod(0)
         with pytest.raises(ConfigError, match=r"cannot be read: Permission denied\."):
-            load_profiles(path, environ={}, docker_answers=None)
+            load_profiles(path, environ={}, probe=None)
 
     def test_not_utf8(self, path: Path) -> None:
         (line,) = faults(path, b"jobs: {}\n# caf\xe9\n")
@@ -48,7 +48,7 @@ class TestFile:
 
     def test_a_byte_order_mark_is_fine(self, path: Path) -> None:
         path.write_bytes(b"\xef\xbb\xbfplatform: {runtime: none}")
-        assert load_profiles(path, environ={}, docker_answers=None).runtime == "none"
+        assert load_profiles(path, environ={}, probe=None).runtime == "none"
 
     @pytest.mark.parametrize(
         ("content", "beginning"),
@@ -94,7 +94,7 @@ class TestFile:
 
     def test_other_sections_are_not_read(self, path: Path) -> None:
         path.write_text("files: !vault {a: 1, a: 2}\nauth: []\nplatform: {runtime: none}")
-        assert load_profiles(path, environ={}, docker_answers=None).runtime == "none"
+        assert load_profiles(path, environ={}, probe=None).runtime == "none"
 
     def test_repeated_keys(self, path: Path) -> None:
         text = "jobs:\n  executors: []\n  executors: []\nplatform: {runtime: none, runtime: docker}\nplatform: {}\n"
@@ -122,7 +122,7 @@ class TestFile:
             "base: &base {num_gpus: 2, env: {A: b}}\njobs:\n  executors:\n"
             "  - {profile: a, config: {<<: *base, num_gpus: 3}}\n"
         )
-        config = load_profiles(path, environ={}, docker_answers=None).profiles[-1].public()["config"]
+        config = load_profiles(path, environ={}, probe=None).profiles[-1].public()["config"]
         assert (config["num_gpus"], config["env"]) == (3, {"A": "b"})
 
     def test_a_fault_behind_a_merge_key_has_its_own_line(self, path: Path) -> None:

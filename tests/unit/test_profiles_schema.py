@@ -75,7 +75,7 @@ CONFIG = ENTRY % "{backend: %s, config: {%s}}"
 def test_what_the_loader_takes_it_takes(text: str, tmp_path: Path) -> None:
     path = tmp_path / "jobs.yaml"
     path.write_text(text)
-    load_profiles(path, environ={}, docker_answers=None)
+    load_profiles(path, environ={}, probe=None)
     assert places(text) == []
 
 
@@ -113,7 +113,7 @@ def test_what_the_loader_refuses_it_refuses(text: str, place: str, tmp_path: Pat
     path = tmp_path / "jobs.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError):
-        load_profiles(path, environ={}, docker_answers=None)
+        load_profiles(path, environ={}, probe=None)
     assert place in places(text)
 
 

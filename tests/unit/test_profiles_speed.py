@@ -86,7 +86,7 @@ def test_a_broken_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.Monke
         path.write_text(text)
         for _ in range(2):
             with pytest.raises(ConfigError, match=f"{path}:1: "):
-                profiles.load_profiles(path, environ={}, docker_answers=None)
+                profiles.load_profiles(path, environ={}, probe=None)
         assert len(read) == times
     path.write_text("jobs: {}")
-    assert profiles.load_profiles(path, environ={}, docker_answers=None).profiles
+    assert profiles.load_profiles(path, environ={}, probe=None).profiles

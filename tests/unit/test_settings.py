@@ -74,3 +74,22 @@ def test_a_time_between_sweeps_is_a_number_of_seconds(monkeypatch: pytest.Monkey
 def test_times_between_sweeps(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("AIRFLOW__NEMO__SWEEP_SECONDS", text)
     assert settings.sweep_seconds() == int(text)
+
+
+@pytest.mark.parametrize(
+    ("executor", "mode", "probes"),
+    [
+        ("LocalExecutor", "auto", True),
+        ("airflow.executors.local_executor.LocalExecutor", "", True),
+        ("CeleryExecutor", "auto", False),
+        ("LocalExecutor,CeleryExecutor", "auto", False),
+        ("CeleryExecutor", "always", True),
+        ("LocalExecutor", "never", False),
+    ],
+)
+def test_engines_are_asked_where_every_step_runs(
+    monkeypatch: pytest.MonkeyPatch, executor: str, mode: str, probes: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
+    monkeypatch.setenv("AIRFLOW__NEMO__PROBE_ENGINES", mode)
+    assert settings.probe_engines() is probes

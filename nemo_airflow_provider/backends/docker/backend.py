@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.base import Backend, Chunk, Observation, Phase, Position, Signal, Site, Workload
-from nemo_airflow_provider.backends.docker import control, labels, logs, nvml
+from nemo_airflow_provider.backends.docker import control, labels, logs
 from nemo_airflow_provider.backends.docker.archive import beginning
 from nemo_airflow_provider.backends.docker.body import TASK_DIRECTORY
 from nemo_airflow_provider.backends.docker.config import DockerConfig
@@ -20,7 +20,7 @@ from nemo_airflow_provider.backends.docker.gpus import GpuPool
 from nemo_airflow_provider.backends.docker.holdings import DockerHoldings
 from nemo_airflow_provider.backends.docker.images import Images
 from nemo_airflow_provider.backends.docker.launch import Launch
-from nemo_airflow_provider.backends.docker.tickets import Line
+from nemo_airflow_provider.backends.docker.reports import DockerReports
 from nemo_airflow_provider.backends.powers import SupportsFreeze, SupportsResultFile
 from nemo_airflow_provider.model.names import WorkloadKey
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.05
 
 
-class DockerBackend(DockerHoldings, Backend, SupportsFreeze, SupportsResultFile):
+class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, SupportsResultFile):
     """Containers of one engine; whoever may use the engine may use every verb."""
 
     noun = "Container"
@@ -197,8 +197,7 @@ class DockerBackend(DockerHoldings, Backend, SupportsFreeze, SupportsResultFile)
 
     def _gpu_pool(self) -> GpuPool:
         if self._gpus is None:
-            line = Line(self.identity(), self._site.lock_directory)
-            self._gpus = GpuPool(line, lambda: nvml.pool(self._site.gpu_device_ids, nvml.devices()))
+            self._gpus = GpuPool(self._line(), self._devices)
         return self._gpus
 
 

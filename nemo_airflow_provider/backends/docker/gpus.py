@@ -33,12 +33,14 @@ class Lease:
     :param container: its id
     :param created: when it was made, seconds since 1970 UTC
     :param workload: None for a container that somebody else made with our labels
+    :param installation: whose it is
     """
 
     container: str
     created: int
     gpus: tuple[int, ...]
     workload: WorkloadKey | None
+    installation: str = ""
 
 
 def leases(client: APIClient) -> list[Lease]:
@@ -49,7 +51,9 @@ def leases(client: APIClient) -> list[Lease]:
 
 def _lease(container: Mapping[str, Any]) -> Lease:
     own = container.get("Labels") or {}
-    return Lease(container["Id"], int(container["Created"]), labels.gpus_of(own), labels.key_of(own))
+    return Lease(
+        container["Id"], int(container["Created"]), labels.gpus_of(own), labels.key_of(own), labels.installation_of(own)
+    )
 
 
 class GpuPool:
@@ -64,9 +68,12 @@ class GpuPool:
         self._tickets: dict[WorkloadKey, Ticket] = {}
 
     @contextmanager
-    def granted(self, client: APIClient, key: WorkloadKey, number: int) -> Iterator[tuple[int, ...]]:
+    def granted(
+        self, client: APIClient, key: WorkloadKey, number: int, installation: str = ""
+    ) -> Iterator[tuple[int, ...]]:
         """Ids of free GPUs, which nobody else is given before the block ends: it makes the container that has them.
 
+        :param installation: whose workload it is
         :raises StartError: there will never be so many
         :raises CapacityError: they are not free, or others came first; the step has a place in the line from now on
         """
@@ -82,7 +89,7 @@ class GpuPool:
             before = self._line.before(self._tickets.get(key))
             if before or number > len(free):
                 if key not in self._tickets:
-                    waiter = Waiter(key.workspace, key.job, key.step, key.task, number, time.time())
+                    waiter = Waiter(key.workspace, key.job, key.step, key.task, number, time.time(), installation)
                     self._tickets[key] = self._line.join(waiter)
                 ahead = f" {before} request{'s' * (before > 1)} came before it." if before else ""
                 raise CapacityError(scarce + ahead)

@@ -26,7 +26,7 @@ class DockerHoldings(SupportsSweep):
         self._engine = engine
 
     def scope(self) -> str:
-        """See `SupportsSweep.scope`: the engine of this host, or of a connection."""
+        """See `OverEngine.scope`: the engine of this host, or of a connection."""
         connection = self._config.docker_conn_id
         return f"docker connection {connection}" if connection else f"docker on {socket.gethostname()}"
 

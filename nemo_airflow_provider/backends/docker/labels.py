@@ -109,6 +109,11 @@ def gpus_of(labels: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(int(each) for each in labels.get(GPUS, "").split(",") if _GPU.fullmatch(each))
 
 
+def installation_of(labels: Mapping[str, str]) -> str:
+    """Whose anything of ours is; empty for what is not, or does not say."""
+    return labels.get(_INSTALLATION, "") if labels.get(_MANAGED_BY) == MANAGED_BY else ""
+
+
 def step_filter(key: WorkloadKey) -> list[str]:
     """What the engine is asked for to find every workload of a step."""
     return [f"{_MANAGED_BY}={MANAGED_BY}", f"{TYPE}={TASK}", f"{_RUN_KEY}={key.run_key}", f"{_STEP}={key.step}"]

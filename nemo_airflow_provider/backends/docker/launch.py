@@ -104,7 +104,7 @@ class Launch:
         )
         if not resources.gpus:
             return self._made(client, workload, task)
-        with self._pool.granted(client, workload.key, resources.gpus) as ids:
+        with self._pool.granted(client, workload.key, resources.gpus, workload.installation) as ids:
             container = self._made(client, workload, replace(task, gpus=ids))
         if gpus.is_contested(client, container["Id"]):
             client.remove_container(container["Id"], force=True, v=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _INSIDE = "/nemo-job-storage"
 #: The first version of the engine's API that mounts a directory of a volume (Engine API, version history).
-_SUBPATH_VERSION = (1, 45)
+SUBPATH_VERSION = (1, 45)
 _REMOVAL_SECONDS = 120
 
 
@@ -41,15 +41,20 @@ def mount(
     """
     directory = directory_of(key.workspace, key.run_id, key.run_key)
     _have_keeper(client, volume, key, installation, image, directory)
-    if tuple(map(int, client.api_version.split("."))) >= _SUBPATH_VERSION:
+    if tuple(map(int, client.api_version.split("."))) >= SUBPATH_VERSION:
         return {"Type": "volume", "Source": volume, "Target": target, "VolumeOptions": {"Subpath": directory}}
     details = client.inspect_volume(volume)
-    if details.get("Driver") != "local" or details.get("Options"):
+    if not is_plain(details):
         raise StartError(
             f"Volume '{volume}' is not a plain directory of the engine's host; to give a job a part of it needs "
             "Docker 26 or newer."
         )
     return {"Type": "bind", "Source": f"{details['Mountpoint']}/{directory}", "Target": target}
+
+
+def is_plain(volume: Mapping[str, Any]) -> bool:
+    """Whether a volume, as the engine describes it, is a directory of its host and nothing else."""
+    return volume.get("Driver") == "local" and not volume.get("Options")
 
 
 def _have_keeper(

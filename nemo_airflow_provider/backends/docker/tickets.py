@@ -33,6 +33,7 @@ class Waiter:
     """A step that waits.
 
     :param since: seconds since 1970 UTC
+    :param installation: whose it is
     """
 
     workspace: str
@@ -41,6 +42,7 @@ class Waiter:
     task: str
     gpus: int
     since: float
+    installation: str = ""
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ def defined(monkeypatch: pytest.MonkeyPatch, variables: Variables, wanted: str |
 def test_steps_are_tasks_of_their_profiles_operators(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(PROFILES)
-    profiles = load_profiles(file, environ={}, docker_answers=None)
+    profiles = load_profiles(file, environ={}, probe=None)
     dag = shapes.build_dag(SHAPE, settings.Workspace("default"), profiles)
     assert [(task.task_id, task.task_display_name, type(task).__name__) for task in dag.tasks] == [
         ("prepare", "prepare", "SubprocessStepOperator"),
@@ -211,7 +211,7 @@ def test_dags_that_are_not_ours_are_not_built(monkeypatch: pytest.MonkeyPatch, w
 def test_an_executor_that_airflow_does_not_have_is_said_by_the_step(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(PROFILES.replace("queue: gpus", "executor: Typo"))
-    profiles = load_profiles(file, environ={}, docker_answers=None)
+    profiles = load_profiles(file, environ={}, probe=None)
     dag = shapes.build_dag(SHAPE, settings.Workspace("default"), profiles)
     # What Airflow does to a DAG before it takes it; it raises on an unknown executor.
     dagbag._validate_executor_fields(dag)

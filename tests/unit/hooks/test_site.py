@@ -12,7 +12,7 @@ from nemo_airflow_provider.profiles import ProfileSet, load_profiles
 def load(tmp_path: Path, text: str) -> ProfileSet:
     path = tmp_path / "jobs.yaml"
     path.write_text(text)
-    return load_profiles(path, environ={}, docker_answers=None)
+    return load_profiles(path, environ={}, probe=None)
 
 
 def test_an_installation_that_says_nothing(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def body(name: str | None = "job-1", **changes: Any) -> dict[str, Any]:
 
 
 def create(gateway: FakeGateway, access: Access, given: dict[str, Any], workspace: str = "default") -> dict[str, Any]:
-    creation = Creation(gateway, access, ANN, load_profiles(None, environ={}, docker_answers=None))
+    creation = Creation(gateway, access, ANN, load_profiles(None, environ={}, probe=None))
     return asyncio.run(creation.create(workspace, JobRequest.model_validate(given), given))
 
 

@@ -27,7 +27,7 @@ LONG_AGO = now() - timedelta(minutes=1)
 
 @pytest.fixture
 def profiles() -> ProfileSet:
-    return load_profiles(None, environ={}, docker_answers=None)
+    return load_profiles(None, environ={}, probe=None)
 
 
 @pytest.fixture

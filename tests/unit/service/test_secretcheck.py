@@ -104,7 +104,7 @@ def test_grants_that_are_no_list(gateway: FakeGateway, access: Access, monkeypat
 
 def create(gateway: FakeGateway, access: Access, *references: str) -> dict[str, Any]:
     given = body(*references)
-    creation = Creation(gateway, access, ANN, load_profiles(None, environ={}, docker_answers=None))
+    creation = Creation(gateway, access, ANN, load_profiles(None, environ={}, probe=None))
     return asyncio.run(creation.create("default", JobRequest.model_validate(given), given))
 
 
