@@ -78,7 +78,7 @@ def test_what_the_engine_refuses_is_told_in_its_words(client: Client) -> None:
 
 
 def test_a_way_that_was_closed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = [BackendError("closed"), Client()]
+    ways: list[BackendError | Client] = [BackendError("closed"), Client()]
 
     def client(_: Access) -> Client:
         way = ways.pop(0)
