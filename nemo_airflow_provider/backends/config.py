@@ -144,6 +144,11 @@ class BackendConfig(StrictModel):
         """Whether only the host that started a step can watch it: workers on another cannot take it over."""
         return False
 
+    @property
+    def most_platform_retries(self) -> int:
+        """How often a step is started again after a fault that is not its own."""
+        return 0
+
     def supports_persistent_storage(self) -> bool:
         """Whether a step may ask for storage that outlives it (configuration contract §5.6)."""
         return False
@@ -191,5 +196,10 @@ class ContainerConfig(BackendConfig):
         default=600, ge=0, description="Seconds an image pull may keep failing; 0 switches the limit off."
     )
     platform_retries: int = Field(
-        default=3, ge=0, description="How often a step is started again after a fault that is not its own."
+        default=3, ge=0, le=100, description="How often a step is started again after a fault that is not its own."
     )
+
+    @property
+    def most_platform_retries(self) -> int:
+        """See `BackendConfig.most_platform_retries`."""
+        return self.platform_retries

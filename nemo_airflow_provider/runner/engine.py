@@ -19,16 +19,17 @@ class Engine:
     """The verbs of a backend, patient.
 
     :param retry_seconds: between two questions to an engine that does not answer
+    :param while_away: told of each question without an answer, and for how many seconds there was none; raises what
+        ends the patience
     """
 
-    def __init__(self, backend: Backend, host: StepHost, retry_seconds: float) -> None:
+    def __init__(
+        self, backend: Backend, host: StepHost, retry_seconds: float, while_away: Callable[[str, float], None]
+    ) -> None:
         self.backend = backend
         self._host = host
         self._retry_seconds = retry_seconds
-
-    def identity(self) -> str:
-        """Names the engine; see `Backend.identity`."""
-        return self.patiently(self.backend.identity)
+        self._while_away = while_away
 
     def observe(self, key: WorkloadKey) -> Observation:
         """Look at a workload."""
@@ -41,6 +42,13 @@ class Engine:
     def others(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
         """Every other workload of the step that the engine knows."""
         return [other for other in self.patiently(lambda: self.backend.find(key)) if other != key]
+
+    def give_up(self, key: WorkloadKey) -> None:
+        """Nothing of a workload that never ran is needed any more; what cannot be removed now is left to the sweep."""
+        try:
+            self.backend.stop(key, 0.0)
+        except BackendError as error:
+            self._host.note(f"{key.task} may have left something in the engine: {error}")
 
     def cleanup(self, key: WorkloadKey) -> None:
         """Remove what an ended workload left; what stays is removed later by its TTL."""
@@ -57,15 +65,18 @@ class Engine:
         :raises StepLeft: this process had to go first
         """
         told = False
-        deadline = time.monotonic() + most_seconds
+        asked_at = time.monotonic()
         while True:
             try:
                 return call()
             except BackendError as error:
-                if time.monotonic() >= deadline:
+                seconds = time.monotonic() - asked_at
+                if seconds >= most_seconds:
                     raise
                 if not told:
                     self._host.note(f"The engine does not answer, asking again: {error}")
                     told = True
+                if not self._host.terminated.is_set():  # else the record may belong to the next try already
+                    self._while_away(str(error), seconds)
                 if self._host.terminated.wait(self._retry_seconds):
                     raise StepLeft(str(error)) from error

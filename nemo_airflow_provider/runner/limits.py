@@ -66,13 +66,23 @@ class Limits:
         return None
 
     def expired_before_active(self, record: StepRecord, task_name: str, moment: datetime) -> str | None:
-        """Why a start that does not run yet must end, if it has waited too long."""
+        """Why a start that does not run yet must end, if it has waited too long.
+
+        One that is not written down yet waits since something else was, unless that is a pause.
+        """
         row = record.task(task_name)
-        if row is None or record.status is Status.RESUMING:
+        if record.status is Status.RESUMING or (row is None and record.rests):
             return None
+        since = record.updated_at if row is None else row.created_at
         paused = record.paused_before_seconds + record.paused_until(moment)
-        waited = (moment - row.created_at).total_seconds() - paused
+        waited = (moment - since).total_seconds() - paused
         return timed_out(self.before_active) if waited > self.before_active else None
+
+    def expired_unseen(self, record: StepRecord, task_name: str, moment: datetime) -> str | None:
+        """Why a step must end whose engine does not answer, if a limit has run out: nobody can tell whether its
+        workload gives signs of life."""
+        phase = Phase.PENDING if record.started_at is None else Phase.RUNNING
+        return self.expired(record, task_name, phase, moment, lambda: moment)
 
     def _is_stale(self, record: StepRecord, task_name: str, moment: datetime, last_line: LastLine) -> bool:
         """Whether start, newest update and last line are all too long ago."""

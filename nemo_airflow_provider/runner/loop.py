@@ -13,10 +13,11 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
-from nemo_airflow_provider.backends.base import BackendConfig, Observation, Signal
+from nemo_airflow_provider.backends.base import Backend, BackendConfig, Observation, Signal
 from nemo_airflow_provider.logs.store import mark_superseded
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.runner.absence import Absence, Unseen
 from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits, timed_out
@@ -48,7 +49,7 @@ class StepLoop:
         task: StepTask,
         host: StepHost,
         journal: Journal,
-        engine: Engine,
+        backend: Backend,
         config: BackendConfig,
         wishes: Wishes,
         timing: Timing,
@@ -56,15 +57,16 @@ class StepLoop:
         self._task = task
         self._host = host
         self._journal = journal
-        self._engine = engine
         self._config = config
         self._timing = timing
         self._limits = Limits.of(task.step, config, timing.engine_timer)
+        absence = Absence(task, journal, self._limits, timing.away)
+        self._engine = Engine(backend, host, timing.engine, absence.goes_on)
         #: What the step's result file holds, once the step has completed.
         self.result: Any = None
         self._wishes = wishes
         self._secrets = StepSecrets(task, host, journal, timing.engine)
-        self._pause = Pause(task, host, journal, engine, config, wishes, timing)
+        self._pause = Pause(task, host, journal, self._engine, config, wishes, timing)
         self._stop_asked = False
         #: Set once SIGTERM has been understood: when this process leaves at the latest.
         self._last_chance: float | None = None
@@ -75,10 +77,14 @@ class StepLoop:
         """Start or adopt the workload, watch it to its end, report; once more after a pause that ended it, and after a
         failure that is repeated."""
         going_on = True
-        while going_on:
-            start = self._start()
-            outcome = start.begin_or_adopt()
-            going_on = self._follow(start.key) if outcome is None else self._rest_or_end(outcome, start.key)
+        try:
+            while going_on:
+                start = self._start()
+                outcome = start.begin_or_adopt()
+                going_on = self._follow(start.key) if outcome is None else self._rest_or_end(outcome, start.key)
+        except Unseen as end:
+            row = self._journal.known.newest_task
+            self._end(end.outcome, None if row is None or row.status.terminal else row.name)
 
     def _start(self) -> Start:
         return Start(
@@ -109,7 +115,7 @@ class StepLoop:
             if output.lost:
                 outcome = replace(outcome, details={**outcome.details, "log_error": output.lost})
             stack = output.last_text(2048) if outcome.status is Status.ERROR else None
-            if self._task.repeats.allow(outcome, self._journal.record, key.task):
+            if self._task.repeats.allow(outcome, self._journal.record, key.task, self._config.most_platform_retries):
                 self._host.note(self._journal.give_up_start(outcome, key.task, stack))
                 return True
             if outcome.status is not Status.PAUSED:

@@ -34,6 +34,16 @@ _NOBODYS_WISH = {
 }
 
 
+def timed_out_while(limit: str, reason: str) -> Outcome:
+    """A limit ran out while something was waited for.
+
+    :param limit: its sentence, see `runner.limits`
+    :param reason: what was waited for
+    """
+    message = f"{limit}: {reason}" if reason else limit
+    return Outcome(Status.ERROR, message, error={"message": message, "reason": reason})
+
+
 def outcome_of(
     seen: Observation,
     *,

@@ -10,7 +10,6 @@ from nemo_airflow_provider.backends.base import Backend, BackendConfig
 from nemo_airflow_provider.errors import NemoJobsError
 from nemo_airflow_provider.model.record import RESUMED_KEY, StepRecord, now
 from nemo_airflow_provider.model.status import Action
-from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.loop import StepLoop, report
 from nemo_airflow_provider.runner.outcome import Outcome
@@ -49,7 +48,7 @@ def run_step(
     if task.refusal is not None and (record is None or record.handle is None):
         journal.fail(task.refusal)
     backend, config = _open(task, host, journal, timing)
-    loop = StepLoop(task, host, journal, Engine(backend, host, timing.engine), config, wishes, timing)
+    loop = StepLoop(task, host, journal, backend, config, wishes, timing)
     loop.run()
     return loop.result
 

@@ -41,7 +41,8 @@ def _forget_output(row: TaskRecord) -> None:
 
 def _forget_details(row: TaskRecord) -> None:
     row.status_details = _essence(row.status_details)
-    row.error_details = {}
+    # Faults of the platform have a budget of their own (`runner.repeat`): whose fault it was is still counted.
+    row.error_details = {"fault": "platform"} if row.error_details.get("fault") == "platform" else {}
 
 
 def _essence(details: dict[str, object]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from nemo_airflow_provider.runner.engine import Engine
 from nemo_airflow_provider.runner.environment import environment_of
 from nemo_airflow_provider.runner.journal import Journal
 from nemo_airflow_provider.runner.limits import Limits
-from nemo_airflow_provider.runner.outcome import Outcome, outcome_of
+from nemo_airflow_provider.runner.outcome import Outcome, outcome_of, timed_out_while
 from nemo_airflow_provider.runner.repeat import failed_start
 from nemo_airflow_provider.runner.secrets import StepSecrets
 from nemo_airflow_provider.runner.task import StepHost, StepLeft, StepTask
@@ -23,6 +23,8 @@ from nemo_airflow_provider.runner.wishes import Wishes
 _NEVER_STARTED = Outcome(Status.CANCELLED, "Job was cancelled before this step started")
 _CANCELLED_IN_PAUSE = Outcome(Status.CANCELLED, "Job was cancelled while it was paused")
 _RESTS = Outcome(Status.PAUSED, "Job is paused")
+#: What the engine may say of a workload that `submit` has not started, or not to its end.
+_NOT_STARTED = (Phase.ABSENT, Phase.PENDING)
 
 
 class Start:
@@ -52,7 +54,6 @@ class Start:
         self._secrets = secrets
         self._wishes = wishes
         self._wait_seconds = wait_seconds
-        self._identity = engine.identity()
         self.key = task.key(self._number())
 
     def _number(self) -> int:
@@ -78,7 +79,7 @@ class Start:
         handle = record.handle if record else None
         if handle is None or handle.start != self.key.start:
             return self._begin()
-        if handle.engine != self._identity:
+        if handle.engine != self._engine.patiently(self._engine.backend.identity):
             gone = Observation(Phase.LOST)
             return outcome_of(
                 gone,
@@ -89,7 +90,7 @@ class Start:
             )
         if handle.state == "submitting":
             seen = self._engine.observe(self.key)
-            if seen.phase is Phase.ABSENT:
+            if seen.phase in _NOT_STARTED:
                 return self._begin_again()
             # What the engine says is written down once it is known what to hide in it.
             self._journal.submitted(self.key.task, {})
@@ -119,7 +120,10 @@ class Start:
         if (declined := self._declined()) is not None:
             self._stop_older()
             return declined
-        handle = Handle(state="submitting", engine=self._identity, start=self.key.start)
+        identity = self._identity()
+        if isinstance(identity, Outcome):
+            return identity
+        handle = Handle(state="submitting", engine=identity, start=self.key.start)
         self._journal.begin(handle, self.key.task, self._config.graceful_shutdown_timeout_seconds)
         self._stop_older()
         return self._submit()
@@ -128,6 +132,7 @@ class Start:
         """Go on with a start that is written down and that the engine does not have."""
         self._stop_older()  # the try that wrote it down may have gone before they were
         if (declined := self._declined()) is not None:
+            self._engine.give_up(self.key)
             return declined
         self._journal.go_on(self.key.task)
         return self._submit()
@@ -146,17 +151,32 @@ class Start:
                 self._leave_if_told()
                 self._engine.backend.wait(other, self._wait_seconds, self._host.terminated)
 
+    def _identity(self) -> str | Outcome:
+        """Names the engine, before anything of the start is written down; else how the step ended while it was waited
+        for."""
+        while True:
+            try:
+                return self._engine.backend.identity()
+            except BackendError as error:
+                self._journal.begun()
+                self._journal.explain(str(error))
+                if (outcome := self._wait(str(error))) is not None:
+                    return outcome
+
     def _submit(self) -> Outcome | None:
         while True:
             try:
                 details = self._engine.backend.submit(self._workload())
             except StartError as error:
+                self._engine.give_up(self.key)
                 details_of_error = {"error": error.detail} if error.detail else {}
                 return Outcome(Status.ERROR, str(error), error={"message": str(error), **details_of_error})
             except BackendError as error:
                 seen = self._engine.observe(self.key)
-                if seen.phase is Phase.ABSENT:
-                    if (outcome := self._wait_for_room(str(error))) is not None:
+                if seen.phase in _NOT_STARTED:
+                    self._journal.update(Status.PENDING, str(error), {}, self.key.task)
+                    if (outcome := self._wait(str(error))) is not None:
+                        self._engine.give_up(self.key)
                         return outcome
                     continue
                 details = seen.details  # it was started, and the answer was lost
@@ -178,16 +198,17 @@ class Start:
             installation_id(self._task.storage),
         )
 
-    def _wait_for_room(self, reason: str) -> Outcome | None:
-        """Say what is waited for, and wait a little; how the step ended instead, if it did."""
-        self._journal.update(Status.PENDING, reason, {}, self.key.task)
+    def _wait(self, reason: str) -> Outcome | None:
+        """Wait a little for room, or for the engine; how the step ended instead, if it did.
+
+        :param reason: what is waited for
+        """
         self._leave_if_told()
         if (declined := self._declined()) is not None:
             return declined
-        record = self._journal.record
-        expired = self._limits.expired_before_active(record, self.key.task, self._journal.now()) if record else None
+        expired = self._limits.expired_before_active(self._journal.known, self.key.task, self._journal.now())
         if expired is not None:
-            return Outcome(Status.ERROR, expired, error={"message": expired, "reason": reason})
+            return timed_out_while(expired, reason)
         self._host.terminated.wait(self._wait_seconds)
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,6 +16,10 @@ from nemo_airflow_provider.model.names import WorkloadKey
 
 if TYPE_CHECKING:
     from docker import APIClient
+
+
+_NAME_TRIES = 100
+_NAME_SECONDS = 0.05
 
 
 class DockerEngine:
@@ -72,6 +77,32 @@ class DockerEngine:
         except NotFound:
             return None
         return found if labels.key_of(found["Config"].get("Labels") or {}) == key else None
+
+
+def made(client: APIClient, name: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The container of a name, as the engine inspects it: made now, or by whoever was faster.
+
+    A name is taken before its container can be found, and for a moment after it was removed.
+
+    :param body: of `POST /containers/create`
+    :raises APIError: the engine does not make it
+    :raises BackendError: the name stays taken, and nothing is found under it
+    """
+    from docker.errors import APIError, NotFound
+
+    for _ in range(_NAME_TRIES):
+        try:
+            client.create_container_from_config(body, name)
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+        try:
+            found: Mapping[str, Any] = client.inspect_container(name)
+        except NotFound:
+            time.sleep(_NAME_SECONDS)
+        else:
+            return found
+    raise BackendError(f"The engine says that container {name} exists, and does not find it.")
 
 
 def refusal(error: Any) -> str:

@@ -6,13 +6,15 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nemo_airflow_provider.backends.docker import labels, storage
+from nemo_airflow_provider.backends.docker import images, labels, storage
 from nemo_airflow_provider.backends.docker.config import DockerConfig
 from nemo_airflow_provider.backends.docker.engine import DockerEngine
 from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from nemo_airflow_provider.model.names import WorkloadKey
 
 _ALIVE = ("running", "paused", "restarting")
+#: For the image that removes job storage; what was pulled by then is kept for the next sweep.
+_PULL_SECONDS = 60.0
 
 
 class DockerHoldings(SupportsSweep):
@@ -63,9 +65,12 @@ class DockerHoldings(SupportsSweep):
                     client.remove_container(each["Id"], force=True, v=True)
             for each in containers:
                 if _kind(each) == labels.STORAGE:
-                    storage.remove(client, each, run, self._config.storage.volume_permissions_image)
+                    storage.remove(client, each, run, self._config.storage.volume_permissions_image, self._fetch)
             self._remove_volumes(client.volumes(filters=filters)["Volumes"] or [], run)
         return True
+
+    def _fetch(self, image: str) -> None:
+        images.fetch(self._engine.access, image, _PULL_SECONDS)
 
     def _remove_volumes(self, volumes: Sequence[Mapping[str, Any]], run: tuple[str, str, str]) -> None:
         """Those of containers that somebody removed by hand."""

@@ -57,6 +57,10 @@ class Pull:
         """Whether it has ended, well or not."""
         return not self._thread.is_alive()
 
+    def join(self, seconds: float) -> None:
+        """Wait for its end, but no longer than that."""
+        self._thread.join(seconds)
+
     def give_up(self) -> None:
         """End it; the engine keeps the layers that are complete."""
         self._given_up.set()
@@ -93,6 +97,20 @@ class Pull:
     def _fail(self, status: int | None, text: str) -> None:
         self.is_permanent = is_permanent(status, text)
         self.failure = " ".join(text.split())
+
+
+def fetch(access: Access, image: str, seconds: float) -> None:
+    """Pull an image, and wait for it.
+
+    :raises BackendError: it cannot be had, or not within so many seconds
+    """
+    pull = Pull(access, image)
+    pull.join(seconds)
+    if not pull.is_over:
+        pull.give_up()
+        raise BackendError(f"Image {image} was not pulled within {seconds:.0f} s.")
+    if pull.failure is not None:
+        raise BackendError(f"Failed to pull image {image}: {pull.failure}")
 
 
 def login_for(image: str, logins: Mapping[str, Login]) -> Login | None:

@@ -19,7 +19,7 @@ from nemo_airflow_provider.backends.docker.body import (
     loopback_for,
 )
 from nemo_airflow_provider.backends.docker.config import DockerConfig
-from nemo_airflow_provider.backends.docker.engine import DockerEngine, refusal
+from nemo_airflow_provider.backends.docker.engine import DockerEngine, made, refusal
 from nemo_airflow_provider.backends.docker.images import Images
 from nemo_airflow_provider.backends.docker.resources import Resources, resources_of
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
@@ -157,14 +157,12 @@ class Launch:
         own = labels.of_workload(workload, _BACKEND, task.gpus, has_storage=task.job_storage is not None)
         name = names.engine_name(workload.key)
         try:
-            client.create_container_from_config(creation_of(replace(task, labels=own), self._config), name)
+            found = made(client, name, creation_of(replace(task, labels=own), self._config))
         except APIError as error:
             if error.status_code == 404 and "no such image" in refusal(error).lower():
                 raise CapacityError(f"Image {task.image} was removed from the engine; pulling it again.") from error
-            if error.status_code != 409:
-                raise _judged(error, "create") from error
-        found = self._engine.inspect(client, workload.key)
-        if found is None:
+            raise _judged(error, "create") from error
+        if labels.key_of(found["Config"].get("Labels") or {}) != workload.key:
             raise StartError(f"Failed to create container: its name {name} belongs to a container that is not ours")
         return found
 

@@ -6,11 +6,12 @@ that there is one to be removed. Only to remove it a container runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.docker import labels
 from nemo_airflow_provider.backends.docker.archive import Entry, packed
+from nemo_airflow_provider.backends.docker.engine import made, refusal
 from nemo_airflow_provider.errors import BackendError, StartError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
@@ -60,8 +61,6 @@ def is_plain(volume: Mapping[str, Any]) -> bool:
 def _have_keeper(
     client: APIClient, volume: str, key: WorkloadKey, installation: str, image: str, directory: str
 ) -> None:
-    from docker.errors import APIError
-
     name = names.storage_name(key.job, key.run_key)
     body = {
         "Image": image,
@@ -69,24 +68,23 @@ def _have_keeper(
         "Labels": labels.of_run(installation, key.workspace, key.run_id, key.run_key, labels.STORAGE),
         "HostConfig": {"NetworkMode": "none", "Mounts": [_whole(volume)]},
     }
-    try:
-        client.create_container_from_config(body, name)
-    except APIError as error:
-        if error.status_code != 409:
-            raise
+    made(client, name, body)
     parts = directory.split("/")
     above = [Entry(f"{_INSIDE}/{'/'.join(parts[:depth])}", 0o755) for depth in range(1, len(parts))]
     client.put_archive(name, "/", packed([*above, Entry(f"{_INSIDE}/{directory}", 0o777)]))
 
 
-def remove(client: APIClient, keeper: Mapping[str, Any], run: tuple[str, str, str], image: str) -> None:
+def remove(
+    client: APIClient, keeper: Mapping[str, Any], run: tuple[str, str, str], image: str, fetch: Callable[[str], None]
+) -> None:
     """Remove a run's directory, then its keeper.
 
     :param keeper: the engine's listing of it
     :param image: one that has `rm`
+    :param fetch: pulls an image; raises `BackendError`
     :raises BackendError: it cannot be removed now
     """
-    from docker.errors import APIError, ImageNotFound
+    from docker.errors import APIError
 
     volume = next((each["Name"] for each in keeper["Mounts"] if each.get("Destination") == _INSIDE), None)
     if volume is not None:
@@ -98,17 +96,24 @@ def remove(client: APIClient, keeper: Mapping[str, Any], run: tuple[str, str, st
             "HostConfig": {"NetworkMode": "none", "Mounts": [_whole(volume)]},
         }
         try:
+            _have(client, image, fetch)
             _run(client, body)
-        except ImageNotFound as error:
-            raise BackendError(
-                f"Job storage of run {run[1]} cannot be removed: the engine does not have image {image} "
-                "(storage.volume_permissions_image)."
-            ) from error
         except APIError as error:
+            raise BackendError(f"Job storage of run {run[1]} cannot be removed: {refusal(error)}") from error
+        except BackendError as error:
             raise BackendError(
-                f"Job storage of run {run[1]} cannot be removed: {error.explanation or error}"
+                f"Job storage of run {run[1]} cannot be removed with storage.volume_permissions_image: {error}"
             ) from error
     client.remove_container(keeper["Id"], force=True)
+
+
+def _have(client: APIClient, image: str, fetch: Callable[[str], None]) -> None:
+    from docker.errors import ImageNotFound
+
+    try:
+        client.inspect_image(image)
+    except ImageNotFound:
+        fetch(image)
 
 
 def _run(client: APIClient, body: Mapping[str, Any]) -> None:
@@ -119,7 +124,7 @@ def _run(client: APIClient, body: Mapping[str, Any]) -> None:
     finally:
         client.remove_container(container, force=True, v=True)
     if code != 0:
-        raise BackendError(f"Job storage cannot be removed: rm ended with exit code {code}.")
+        raise BackendError(f"its rm ended with exit code {code}.")
 
 
 def _whole(volume: str) -> dict[str, Any]:

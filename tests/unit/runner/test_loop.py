@@ -492,6 +492,73 @@ class TestFaults:
         run_step(task, host)
         assert (len(backend.submitted), record(host).status) == (1, "completed")
 
+    def test_an_engine_that_is_away_for_good(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        """Nothing was handed to it: the step waits as for room, and says why."""
+        backend.failing["identity"] = 10**9
+        text = "max TTL of 0 seconds: the engine is away"
+        with pytest.raises(StepFailed, match=text):
+            run_step(step_task(backend, tmp_path, ttl_seconds_before_active=0), host)
+        assert host.saved[0][1]["status_details"]["message"] == "the engine is away"
+        assert backend.submitted == []
+        assert record(host).error_details["reason"] == "the engine is away"
+
+    def test_a_cancel_while_the_engine_is_away(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
+        def ask() -> str:
+            host.ask(Action.CANCEL)
+            raise BackendError("the engine is away")
+
+        backend.identity = ask  # type: ignore[method-assign]
+        with pytest.raises(StepFailed, match="cancelled before this step started"):
+            run_step_paced(task, host, QUICK)
+        assert record(host).status == "cancelled"
+
+    def test_an_engine_that_goes_away_for_good(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
+        """What runs there may run on: the step ends by its limit, not before."""
+        task = step_task(backend, tmp_path, ttl_seconds_active=0)
+        backend.on_submit = lambda _: Process()
+
+        def go(_: WorkloadKey) -> None:
+            backend.failing = dict.fromkeys(("observe", "stop", "find"), 10**9)
+
+        backend.on_wait = go
+        with pytest.raises(StepFailed, match="max TTL of 0 seconds: the engine is away"):
+            run_step_paced(task, host, replace(QUICK, away=0.05, engine_timer=0.0))
+        messages = [value["status_details"]["message"] for _, value in host.saved]
+        assert "the engine is away" in messages
+        assert record(host).tasks[0].status == "error"
+
+    @pytest.mark.parametrize("ending", ["cancel", "limit", "refusal"])
+    def test_what_never_ran_is_given_up(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path, ending: str
+    ) -> None:
+        def submit(workload: Workload) -> Process:
+            backend.processes[workload.key] = Process(end=Observation(Phase.PENDING))
+            if ending == "cancel":
+                host.ask(Action.CANCEL)
+            raise StartError("no such device") if ending == "refusal" else BackendError("not started yet")
+
+        backend.on_submit = submit
+        task = step_task(backend, tmp_path, ttl_seconds_before_active=0 if ending == "limit" else 1800)
+        with pytest.raises(StepFailed):
+            run_step(task, host)
+        assert backend.stopped == [(task.key(0), 0.0)]
+
+    def test_a_workload_that_was_made_and_not_started_is_started(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        answers: list[Process | None] = [None, ended(0)]
+
+        def submit(workload: Workload) -> Process:
+            answer = answers.pop(0)
+            if answer is None:
+                backend.processes[workload.key] = Process(end=Observation(Phase.PENDING))
+                raise BackendError("no space left on device")
+            return answer
+
+        backend.on_submit = submit
+        run_step(task, host)
+        assert (len(backend.submitted), record(host).status) == (2, "completed")
+
     def test_no_room_for_too_long(self, host: FakeHost, backend: FakeBackend, tmp_path: Path) -> None:
 
         def refuse(_: Workload) -> Process:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nemo_airflow_provider.backends.base import Observation, Phase, Workload
+from nemo_airflow_provider.backends.config import ContainerConfig
 from nemo_airflow_provider.backends.powers import SupportsResultFile
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.logs.stored import read_from
@@ -20,10 +21,15 @@ from nemo_airflow_provider.model.record import now, parse_record, result_key, st
 from nemo_airflow_provider.model.spec import EnvironmentItem
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner import Repeats, StepFailed, StepLeft, StepTask, Timing, run_step
+from nemo_airflow_provider.runner import repeat
 from nemo_airflow_provider.runner.result import MOST_BYTES
 from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
 
 TIMING = Timing(intent=0.01, intent_later=0.01, engine=0.01)
+
+
+class PlatformConfig(ContainerConfig):
+    """The keys of backends whose platform may fail."""
 
 
 def failing(backend: FakeBackend, times: int, code: int = 3) -> None:
@@ -55,6 +61,58 @@ def test_it_is_started_until_it_succeeds(tmp_path: Path) -> None:
     lines = [line.message for line in read_from(tmp_path, task.stream, 0, 100)]
     assert lines == ["start 0", "start 1", "start 2"]
     assert "Job exited with code 3; it is started again" in host.notes
+
+
+class TestPlatformFaults:
+    """What is not the workload's own fault has a budget of its own, which the profile names."""
+
+    @pytest.fixture(autouse=True)
+    def _at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(repeat, "_PLATFORM_SECONDS", 0.0)
+
+    def faults(self, backend: FakeBackend, answers: list[str]) -> None:
+        """How the first starts end; the others succeed."""
+
+        def submit(workload: Workload) -> Process:
+            if workload.key.start >= len(answers):
+                return ended(0)
+            message = "the engine was stopped"
+            fault = answers[workload.key.start]
+            return Process(end=Observation(Phase.ENDED, exit_code=137, message=message, fault=fault))  # type: ignore[arg-type]
+
+        backend.on_submit = submit
+
+    def run(self, backend: FakeBackend, host: FakeHost, storage: Path, own: int, platform: int) -> None:
+        config = PlatformConfig(platform_retries=platform)
+        task = replace(repeating(backend, storage, own), open_backend=lambda: (backend, config))
+        run_step(task, host, TIMING)
+
+    def test_it_is_started_again(self, tmp_path: Path) -> None:
+        backend, host = FakeBackend(), FakeHost()
+        self.faults(backend, ["platform", "platform"])
+        self.run(backend, host, tmp_path, 0, 2)
+        assert [row["status"] for row in host.values[step_key(0)]["tasks"]] == ["error", "error", "completed"]
+        assert "the engine was stopped; it is started again" in host.notes
+
+    def test_until_the_budget_is_spent(self, tmp_path: Path) -> None:
+        backend, host = FakeBackend(), FakeHost()
+        self.faults(backend, ["platform"] * 3)
+        with pytest.raises(StepFailed, match="the engine was stopped"):
+            self.run(backend, host, tmp_path, 5, 2)
+        assert len(backend.submitted) == 3
+
+    def test_the_budgets_are_apart(self, tmp_path: Path) -> None:
+        backend, host = FakeBackend(), FakeHost()
+        self.faults(backend, ["user", "platform", "user", "platform"])
+        self.run(backend, host, tmp_path, 2, 2)
+        assert len(backend.submitted) == 5
+
+    def test_faults_of_its_own_cost_none_of_it(self, tmp_path: Path) -> None:
+        backend, host = FakeBackend(), FakeHost()
+        self.faults(backend, ["user"])
+        with pytest.raises(StepFailed):
+            self.run(backend, host, tmp_path, 0, 3)
+        assert len(backend.submitted) == 1
 
 
 def test_it_fails_when_the_starts_are_used_up(tmp_path: Path) -> None:
