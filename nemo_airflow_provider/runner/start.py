@@ -154,10 +154,14 @@ class Start:
     def _identity(self) -> str | Outcome:
         """Names the engine, before anything of the start is written down; else how the step ended while it was waited
         for."""
+        told = False
         while True:
             try:
                 return self._engine.backend.identity()
             except BackendError as error:
+                if not told:
+                    self._host.note(f"The engine does not answer, asking again: {error}")
+                    told = True
                 self._journal.begun()
                 self._journal.explain(str(error))
                 if (outcome := self._wait(str(error))) is not None:

@@ -5,12 +5,14 @@ A new backend adds one entry to `JOB_HARNESSES`, and its profiles to those of th
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nemo_airflow_provider.backends.registry import BACKENDS
 from tests.e2e.lab import Job, Lab
+from tests.stack import docker
 
 
 class Gate(ABC):
@@ -92,4 +94,42 @@ class FileGate(Gate):
         self._path.touch()
 
 
-JOB_HARNESSES: dict[str, type[JobHarness]] = {"subprocess": SubprocessHarness}
+class DockerHarness(JobHarness):
+    """Containers of the engine that tests may use."""
+
+    backend = "docker"
+    engine = "docker"
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(lab)
+        docker.image()
+
+    def executor(self, script: str, role: str) -> dict[str, Any]:
+        # `cpu` steps of a profile that has a subprocess namesake become processes of the host.
+        profile = "default" if role == "default" else f"docker-{role}"
+        return {"provider": "cpu", "profile": profile, "container": {"entrypoint": ["/bin/sh", "-c", script]}}
+
+    def step(self, name: str, script: str, role: str = "default", **more: Any) -> dict[str, Any]:
+        storage = {"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "/job-storage"}
+        more["environment"] = [*more.get("environment", []), storage]
+        return super().step(name, script, role, **more)
+
+    def gate(self) -> Gate:
+        return VolumeGate()
+
+    def alive(self, job: Job) -> object:
+        return docker.running(job.name)
+
+
+class VolumeGate(Gate):
+    """A file in a volume that all containers of the lab's profiles see."""
+
+    def __init__(self) -> None:
+        self._name = secrets.token_hex(6)
+        self.condition = f"[ -e {docker.GATES_PATH}/{self._name} ]"
+
+    def open(self) -> None:
+        docker.open_gate(self._name)
+
+
+JOB_HARNESSES: dict[str, type[JobHarness]] = {"docker": DockerHarness, "subprocess": SubprocessHarness}

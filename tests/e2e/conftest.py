@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import PROFILES, Lab
+from tests.e2e.lab import Lab, profiles
 from tests.stack import AirflowStack, engines
 from tests.stack.database import fresh_database
 
@@ -65,7 +65,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 **LOSSES_NOTICED,
                 **secret_settings(home.parent / VARIABLES_FILE),
             },
-            profiles=PROFILES.format(root=home / "workloads"),
+            profiles=profiles(home),
         )
         made = Lab(stack.enter_context(airflow))
         stack.callback(made.http.close)

@@ -17,7 +17,7 @@ import httpx
 import sqlalchemy
 
 from nemo_airflow_provider import processes
-from tests.stack import AirflowStack
+from tests.stack import AirflowStack, docker
 from tests.stack.airflow import wait_until
 
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
@@ -26,12 +26,17 @@ TERMINAL = ("completed", "error", "cancelled")
 #: A pool without slots: what is put there waits until a test opens it.
 GATE = "gate"
 
-PROFILES = """
+_PROFILES = """
 platform: {{runtime: none}}
 jobs:
   executor_defaults:
     subprocess: {{working_directory: {root}}}
   executors:
+    - {{provider: cpu, profile: default, backend: docker, config: {{{docker}, graceful_shutdown_timeout_seconds: 10}}}}
+    - {{provider: cpu, profile: docker-limited, backend: docker,
+       config: {{{docker}, graceful_shutdown_timeout_seconds: 1, ttl_seconds_active: 2}}}}
+    - {{provider: cpu, profile: docker-freezing, backend: docker,
+       config: {{{docker}, graceful_shutdown_timeout_seconds: 1, pause: freeze}}}}
     - {{provider: subprocess, profile: brief, backend: subprocess,
        config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 1}}}}
     - {{provider: subprocess, profile: limited, backend: subprocess,
@@ -45,6 +50,18 @@ jobs:
 """
 
 R = TypeVar("R")
+
+
+def profiles(home: Path) -> str:
+    """The profiles of an Airflow's home; those of engines that are not there do no harm."""
+    gates = {"volume_name": docker.GATES, "mount_path": docker.GATES_PATH, "allow_create_volume": True}
+    storage = {
+        "volume_name": "nemo-test",
+        "volume_permissions_image": docker.IMAGE,
+        "additional_volume_mounts": [gates],
+    }
+    shared = f"default_task_image: {docker.IMAGE}, storage: {json.dumps(storage)}"
+    return _PROFILES.format(root=home / "workloads", docker=shared)
 
 
 def in_parallel(calls: Iterable[Callable[[], R]]) -> list[R]:
@@ -246,7 +263,10 @@ class Job:
                 raise AssertionError(f"not {wanted}: {json.dumps(job, indent=1)}\n{self.messages()[-20:]}")
             return job if job["status"] in wanted else None
 
-        found = wait_until(look, timeout_seconds, f"{self.name} to be {' or '.join(wanted)}")
+        try:
+            found = wait_until(look, timeout_seconds, f"{self.name} to be {' or '.join(wanted)}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it is {json.dumps(self.get(), indent=1)}") from error
         assert found
         return found
 

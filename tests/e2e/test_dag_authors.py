@@ -14,7 +14,7 @@ import pytest
 
 from nemo_airflow_provider import dags_examples, processes
 from nemo_airflow_provider.model.authored import job_name
-from tests.e2e.lab import JOBS, PROFILES, Job, Lab, Marks, counting, in_parallel, numbered
+from tests.e2e.lab import JOBS, Job, Lab, Marks, counting, in_parallel, numbered, profiles
 from tests.stack import AirflowStack, engines
 from tests.stack.airflow import wait_until
 from tests.stack.database import fresh_database
@@ -113,7 +113,7 @@ def authors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authors]:
         marks = Marks(home / "counted")
         (home / "dags" / "own_airflow_dags.py").write_text(OWN.format(counting=counting(marks)))
         (home / "dags" / "own_wrong_airflow_dag.py").write_text(WRONG)
-        airflow = AirflowStack(home, database=database, profiles=PROFILES.format(root=home / "workloads"))
+        airflow = AirflowStack(home, database=database, profiles=profiles(home))
         made = Authors(stack.enter_context(airflow))
         made.counted = marks
         stack.callback(made.http.close)

@@ -10,9 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nemo_airflow_provider.backends.docker import labels
+from nemo_airflow_provider.backends.docker.archive import Entry, packed
+from nemo_airflow_provider.hooks.docker import connect
+
 #: Where Debian's and Alpine's packages of a busybox that needs no library put it.
 _PLACES = ("/bin/busybox", "/usr/bin/busybox", "/bin/busybox.static")
 IMAGE = "nemo-test/busybox:1"
+#: A volume that profiles of tests mount, and where.
+GATES, GATES_PATH = "nemo-test-gates", "/gates"
 
 
 def busybox() -> Path | None:
@@ -28,9 +34,9 @@ def _is_static(program: Path) -> bool:
 @cache
 def image() -> str:
     """The name of an image with a shell; the engine has it afterwards."""
-    from nemo_airflow_provider.hooks.docker import connect
-
-    make_image(connect(None).client(), IMAGE)
+    client = connect(None).client()
+    if not client.images(IMAGE):
+        make_image(client, IMAGE)
     return IMAGE
 
 
@@ -41,6 +47,24 @@ def make_image(client: Any, name: str, *changes: str) -> None:
     """
     repository, _, tag = name.rpartition(":")
     client.import_image_from_data(root_filesystem(), repository=repository, tag=tag, changes=list(changes))
+
+
+def running(job: str) -> list[str]:
+    """Ids of the containers of jobs of this name that run."""
+    client = connect(None).client()
+    return [each["Id"] for each in client.containers(filters={"label": f"{labels.PREFIX}job_id={job}"})]
+
+
+def open_gate(name: str) -> None:
+    """Make a file in the volume `GATES`."""
+    client = connect(None).client()
+    mounts = [{"Type": "volume", "Source": GATES, "Target": GATES_PATH}]
+    body = {"Image": IMAGE, "Cmd": ["never-started"], "HostConfig": {"Mounts": mounts}}
+    container = client.create_container_from_config(body)["Id"]
+    try:
+        client.put_archive(container, "/", packed([Entry(f"{GATES_PATH}/{name}", 0o644, b"")]))
+    finally:
+        client.remove_container(container)
 
 
 @cache

@@ -20,8 +20,7 @@ from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.record import now, parse_record, result_key, step_key
 from nemo_airflow_provider.model.spec import EnvironmentItem
 from nemo_airflow_provider.model.status import Action, Status
-from nemo_airflow_provider.runner import Repeats, StepFailed, StepLeft, StepTask, Timing, run_step
-from nemo_airflow_provider.runner import repeat
+from nemo_airflow_provider.runner import Repeats, StepFailed, StepLeft, StepTask, Timing, repeat, run_step
 from nemo_airflow_provider.runner.result import MOST_BYTES
 from tests.unit.runner.fakes import FakeBackend, FakeHost, Process, ended, step_task
 
