@@ -104,7 +104,7 @@ def fetch(access: Access, image: str, seconds: float) -> None:
 
     :raises BackendError: it cannot be had, or not within so many seconds
     """
-    pull = Pull(access, image)
+    pull = Pull(access, image, time.monotonic)
     pull.join(seconds)
     if not pull.is_over:
         pull.give_up()
