@@ -139,7 +139,7 @@ def storage_remarks(api_version: str, volume: Mapping[str, Any] | None) -> Itera
     yield EngineRemark(
         f"Its API {api_version} cannot mount a part of volume '{volume['Name']}', which is no plain directory of its "
         "host: steps with persistent job storage fail",
-        f"Update it to Docker 25 (API {needed}) or newer, or name another volume in storage.volume_name.",
+        f"Update it to Docker 26 (API {needed}) or newer, or name another volume in storage.volume_name.",
         fails_steps=True,
     )
 
