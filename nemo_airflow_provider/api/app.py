@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from nemo_airflow_provider import __version__
-from nemo_airflow_provider.api import dependencies, jobs, logs, profiles, steps, sweep
+from nemo_airflow_provider.api import dependencies, gpus, jobs, logs, profiles, steps, sweep
 from nemo_airflow_provider.api.bodylimit import BodyLimit
 from nemo_airflow_provider.errors import Conflict, NemoJobsError
 from nemo_airflow_provider.model.plain import flaw_in
@@ -40,7 +40,7 @@ def create_app() -> FastAPI:
         version=__version__,
         description="Jobs of NVIDIA NeMo Helix, run by Apache Airflow.",
     )
-    for router in (profiles.router, jobs.router, logs.router, steps.router):
+    for router in (profiles.router, gpus.router, jobs.router, logs.router, steps.router):
         app.include_router(router, prefix="/v2")
     app.include_router(sweep.router)
     app.add_middleware(BodyLimit)

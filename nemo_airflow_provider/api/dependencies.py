@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: FastAPI reads these annotations.
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import Depends, Request
 
 from nemo_airflow_provider import settings
+from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.profiles import ProfileSet, load_profiles
 from nemo_airflow_provider.service.access import Access
 from nemo_airflow_provider.service.airflow import AirflowGateway
@@ -16,6 +18,7 @@ from nemo_airflow_provider.service.control import Control
 from nemo_airflow_provider.service.creation import Creation
 from nemo_airflow_provider.service.engines import ENGINES
 from nemo_airflow_provider.service.gateway import Caller
+from nemo_airflow_provider.service.gpus import Gpus
 from nemo_airflow_provider.service.joblog import Logs
 from nemo_airflow_provider.service.listing import Listing
 from nemo_airflow_provider.service.lookup import Lookup
@@ -47,6 +50,12 @@ class Services:
         return Control(self.gateway, self.access, self.caller, settings.storage())
 
     @property
+    def gpus(self) -> Gpus:
+        """GPUs of the engines."""
+        engines = ENGINES if settings.probe_engines() else None
+        return Gpus(self.gateway, self.access, engines, _installation())
+
+    @property
     def logs(self) -> Logs:
         """Logs."""
         return Logs(self.lookup, self.access, settings.storage())
@@ -54,6 +63,13 @@ class Services:
     def creation(self, profiles: ProfileSet) -> Creation:
         """Create."""
         return Creation(self.gateway, self.access, self.caller, profiles)
+
+
+def _installation() -> str | None:
+    """Whose jobs are ours; None where the storage does not say."""
+    with suppress(OSError):
+        return installation_id(settings.storage())
+    return None
 
 
 def services(request: Request, user: GetUserDep) -> Services:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from nemo_airflow_provider import __version__
 from nemo_airflow_provider.cli import completion, create, logs
 from nemo_airflow_provider.cli.failures import UsageError, report
+from nemo_airflow_provider.cli.gpus import gpus
 from nemo_airflow_provider.cli.jobs import app as jobs_app
 from nemo_airflow_provider.cli.login import login
 from nemo_airflow_provider.cli.output import ListFormat
@@ -49,6 +50,7 @@ jobs_app.add_typer(steps_app)
 jobs_app.add_typer(tasks_app)
 app.add_typer(jobs_app)
 app.add_typer(config_app)
+app.command()(gpus)
 app.command()(login)
 
 # The base of what the parser raises. typer carries its parser along, or uses click, depending on its version.

@@ -93,6 +93,11 @@ class Listing:
         """Whether Python is wanted instead of the rows."""
         return self._format is ListFormat.CODE
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether rows are drawn for people, so that a second table may follow."""
+        return self._format in (ListFormat.TABLE, ListFormat.MARKDOWN)
+
     def show(self, answer: Any, rows: list[JsonObject], *, more: bool = False) -> None:
         """Print an answer.
 

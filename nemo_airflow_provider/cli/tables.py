@@ -77,7 +77,7 @@ def to_the_second(moment: str) -> str:
 
 def is_moment(column: str) -> bool:
     """Whether a column holds moments."""
-    return column.endswith("_at") or column == "timestamp"
+    return column.endswith("_at") or column in ("timestamp", "since")
 
 
 def as_csv(columns: Sequence[str], body: Cells) -> str:

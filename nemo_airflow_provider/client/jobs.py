@@ -77,8 +77,20 @@ class JobsClient:
         """`{provider, profile, backend, config}` of each profile."""
         path = f"{ROOT}/execution-profiles"
         answer = self._transport.request("GET", path)
-        if not isinstance(answer, list) or not all(isinstance(row, dict) for row in answer):
+        if not _is_rows(answer):
             raise self._misfit("GET", path, "a list of profiles")
+        rows: list[JsonObject] = answer
+        return rows
+
+    def list_gpus(self) -> JsonObject:
+        """`{engines: [{profiles, backend, error, devices, waiters}], note}`: who has GPUs, and who waits for them."""
+        path = f"{ROOT}/gpus"
+        answer = self._transport.request("GET", path)
+        if not isinstance(answer, dict) or not _is_rows(answer.get("engines")):
+            raise self._misfit("GET", path, "an object with a list of engines")
+        for engine in answer["engines"]:
+            if not _is_rows(engine.get("devices")) or not _is_rows(engine.get("waiters")):
+                raise self._misfit("GET", path, "a list of engines with devices and waiters")
         return answer
 
     def create_job(self, body: Mapping[str, Any], *, workspace: str | None = None) -> JsonObject:
@@ -239,6 +251,10 @@ class JobsClient:
 
     def _misfit(self, method: str, path: str, wanted: str) -> BadAnswer:
         return BadAnswer(f"the answer is not {wanted}", method=method, url=self._transport.display_url + path)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
 
 
 def _filter_text(filter: JsonObject | str | None) -> str | None:

@@ -39,6 +39,11 @@ class Profile:
     def __str__(self) -> str:
         return f"{self.provider}/{self.name}"
 
+    @property
+    def gives_gpus(self) -> bool:
+        """Whether its steps may have GPUs."""
+        return self.provider in _GPU_PROVIDERS
+
     def public(self) -> dict[str, Any]:
         """Item of `GET /execution-profiles`."""
         return {

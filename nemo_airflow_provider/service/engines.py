@@ -70,10 +70,11 @@ class Engines:
         assert isinstance(backend, SupportsGpus), "callers ask the registry"
         return self._questions.ask(self._key("gpus", backend, platform), _named(backend), backend.gpus)
 
-    def scope(self, profile: Profile, platform: PlatformConfig) -> str | None:
-        """Which engine gives steps of the profile GPUs: several profiles may share one. None: none does."""
+    def scope(self, profile: Profile, platform: PlatformConfig) -> str:
+        """Which engine gives steps of the profile GPUs: several profiles may share one."""
         backend = self._create(profile, platform)
-        return backend.scope() if isinstance(backend, SupportsGpus) else None
+        assert isinstance(backend, SupportsGpus), "callers ask the registry"
+        return backend.scope()
 
     @staticmethod
     def _key(what: str, backend: OverEngine, platform: PlatformConfig) -> str:

@@ -49,6 +49,7 @@ class TestNobody:
         nobody = as_user(None)
         answers = calls(nobody, job) | {
             "profiles": nobody.http.get(f"{API}/execution-profiles"),
+            "gpus": nobody.http.get(f"{API}/gpus"),
             "create": nobody.post(body(fresh(), "true")),
             "nonsense": nobody.post({}),
             "cancel": nobody.http.post(nobody.url(job, "cancel")),
@@ -85,6 +86,9 @@ class TestViewer:
             answered(answer)
         assert as_user("viewer").lines(job) == ["begun"]
         answered(as_user("viewer").http.get(f"{API}/execution-profiles"))
+        gpus = answered(as_user("viewer").http.get(f"{API}/gpus"))
+        assert gpus["engines"] == []
+        assert "[nemo] probe_engines" in gpus["note"]
 
     @pytest.mark.parametrize("headers", [{}, {"X-NHX-Principal-Id": "admin"}])
     def test_changes_nothing(self, as_user: As, job: str, headers: dict[str, str]) -> None:
