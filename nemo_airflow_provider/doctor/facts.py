@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_airflow_provider import executors
+from nemo_airflow_provider.backends.powers import EngineReport
 from nemo_airflow_provider.doctor.configfile import FileReport
 
 #: Reads an option of Airflow by section and name; empty when it is not set.
@@ -72,6 +73,18 @@ class Workspaces:
 
 
 @dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that profiles name.
+
+    :param profiles: names of the profiles whose steps run there
+    :param report: what it says; or, in one sentence, why it cannot be used
+    """
+
+    profiles: tuple[str, ...]
+    report: EngineReport | str
+
+
+@dataclass(frozen=True, slots=True)
 class Installation:
     """Everything that is judged.
 
@@ -81,6 +94,7 @@ class Installation:
     :param plugin_problem: why the jobs API is not in Airflow's API server
     :param dialect: the database's kind, as in `postgresql`
     :param bad_options: what is wrong with options of `[nemo]`, beside the workspaces
+    :param engines: those that can be asked, as this host finds them
     """
 
     option: Options
@@ -91,6 +105,7 @@ class Installation:
     dialect: str = ""
     plugin_problem: str | None = None
     bad_options: tuple[str, ...] = ()
+    engines: tuple[Engine, ...] = ()
 
     @property
     def executors(self) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from airflow.configuration import conf
 
 from nemo_airflow_provider import settings
+from nemo_airflow_provider.doctor import engines
 from nemo_airflow_provider.doctor.configfile import FileReport, inspect
-from nemo_airflow_provider.doctor.facts import Database, DatabaseTrouble, Installation, Workspaces
+from nemo_airflow_provider.doctor.facts import Database, DatabaseTrouble, Engine, Installation, Workspaces
 from nemo_airflow_provider.errors import ConfigError
 from nemo_airflow_provider.executors import class_names, run_here
 
@@ -28,15 +29,17 @@ def installation() -> Installation:
     """This Airflow, as this process finds it."""
     workspaces = _workspaces()
     database, dialect = _database(workspaces)
+    file = configured_file()
     return Installation(
         option=option,
-        file=configured_file(),
+        file=file,
         workspaces=workspaces,
         storage=settings.storage(),
         database=database,
         dialect=dialect,
         plugin_problem=_plugin_problem(),
         bad_options=bad_options(workspaces),
+        engines=_engines() if file.is_valid else (),
     )
 
 
@@ -102,6 +105,13 @@ def _plugin_problem() -> str | None:
     except Exception as error:
         return f"The jobs API cannot be made: {' '.join(f'{type(error).__name__}: {error}'.split())}."
     return None
+
+
+def _engines() -> tuple[Engine, ...]:
+    try:
+        return engines.of(settings.profiles())
+    except ConfigError:  # which the report on the file tells
+        return ()
 
 
 def bad_options(workspaces: Workspaces) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _NO_GPUS = (
     "NVIDIA's driver is not there, or sees no GPU that jobs may use",
-    "Install the driver; or name the GPUs in platform.docker.reserved_gpu_device_ids, where Airflow runs in a "
-    "container that does not see them.",
+    "Nothing, where no job is to have one; else install the driver, or name the GPUs in "
+    "platform.docker.reserved_gpu_device_ids where Airflow runs in a container that does not see them.",
 )
 
 
@@ -151,7 +151,8 @@ def gpu_remarks(runtimes: Mapping[str, Any], *, has_gpus: bool) -> Iterator[Engi
     :param has_gpus: whether there is a GPU that jobs may use
     """
     if not has_gpus:
-        yield EngineRemark(f"{_NO_GPUS[0]}: steps with GPUs are refused", _NO_GPUS[1], fails_steps=True)
+        # Most hosts without GPUs are meant to have none.
+        yield EngineRemark(f"{_NO_GPUS[0]}: jobs with such steps are refused", _NO_GPUS[1], fails_steps=False)
     elif "nvidia" not in runtimes:
         yield EngineRemark(
             "It does not know the runtime 'nvidia', by which containers get GPUs in most installations",

@@ -39,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     settings.task_url,
     profiles.config_file,
     profiles.backends,
+    profiles.engines,
     profiles.hosts,
     profiles.trust,
     profiles.executors,

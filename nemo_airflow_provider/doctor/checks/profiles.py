@@ -12,6 +12,8 @@ from nemo_airflow_provider.doctor.findings import Finding, error, fine, note, wa
 
 _REMOVE = "Remove them, unless the file is shared with NeMo Helix."
 _QUEUE = "Give it a queue that one host serves, config: {airflow: {queue: NAME}}."
+_WITHOUT = "Or leave these profiles out: set platform.runtime to what steps are to run with."
+_ELSEWHERE = "Nothing is to be done where they run on other hosts."
 _UNTIL = "Until then the jobs API answers 503 and steps fail."
 
 
@@ -70,6 +72,26 @@ def lacking(profiles: Iterable[MergedProfile]) -> dict[Lack, list[MergedProfile]
         if (lack := merged.lack) is not None:
             found[lack].append(merged)
     return found
+
+
+def engines(installation: Installation) -> Iterator[Finding]:
+    """Whether the engines of the profiles can be used from this host, and have what their steps need."""
+    for engine in installation.engines:
+        users = ", ".join(engine.profiles)
+        if isinstance(engine.report, str):
+            yield _closed(installation, users, engine.report)
+            continue
+        for remark in engine.report.remarks:
+            say = warning if remark.fails_steps else note
+            yield say("engines", f"{engine.report.engine}, for {users}: {remark.message}.", remark.remedy)
+        if not engine.report.remarks:
+            yield fine("engines", f"{engine.report.engine} answers, for {users}.")
+
+
+def _closed(installation: Installation, users: str, sentence: str) -> Finding:
+    if installation.steps_stay_here:
+        return warning("engines", f"Steps of {users} cannot run: {sentence}", _WITHOUT)
+    return note("engines", f"Steps of {users} cannot run on this host: {sentence}", f"{_WITHOUT} {_ELSEWHERE}")
 
 
 def hosts(installation: Installation) -> Iterator[Finding]:

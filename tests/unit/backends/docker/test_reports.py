@@ -64,7 +64,7 @@ def test_job_storage(version: str, volume: Mapping[str, Any] | None, fails: bool
 
 @pytest.mark.parametrize(
     ("runtimes", "has_gpus", "fails"),
-    [({"runc": {}, "nvidia": {}}, True, []), ({"runc": {}}, True, [False]), ({"nvidia": {}}, False, [True])],
+    [({"runc": {}, "nvidia": {}}, True, []), ({"runc": {}}, True, [False]), ({"nvidia": {}}, False, [False])],
 )
 def test_gpus(runtimes: Mapping[str, Any], has_gpus: bool, fails: list[bool]) -> None:
     remarks = list(gpu_remarks(runtimes, has_gpus=has_gpus))
