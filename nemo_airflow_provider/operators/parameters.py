@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from nemo_airflow_provider.errors import InvalidJob
-from nemo_airflow_provider.model.body import unknown_keys
 from nemo_airflow_provider.model.jsonable import NotJson, check_size, jsonable
 from nemo_airflow_provider.model.plain import flaw_in
 from nemo_airflow_provider.model.secret import secret_of
-from nemo_airflow_provider.model.spec import PROCESS_PROVIDER, ComputeResources, StepSpec
+from nemo_airflow_provider.model.spec import PROCESS_PROVIDER, StepSpec
+from nemo_airflow_provider.operators.compute import check_provider, stored_resources
 from nemo_airflow_provider.operators.conf import problems_of
 
 #: A step that sets this variable has the storage that all steps of its run share.
@@ -53,6 +53,8 @@ class StepParameters:
                 check_value(name, value, read)
         if provider == PROCESS_PROVIDER:
             self._check_process()
+        elif self.has("compute_resources") and _is_known(self.compute_resources):
+            check_provider(self.compute_resources, provider)
         if _is_known([self.command, self.entrypoint]):
             self._words(provider)
 
@@ -82,7 +84,7 @@ class StepParameters:
             executor["command"] = [*entrypoint, *command]
         else:
             container = {"image": self.image, "entrypoint": entrypoint, "command": command}
-            executor |= {"container": container, "resources": self.compute_resources or {}}
+            executor |= {"container": container, "resources": stored_resources(self.compute_resources or {})}
         environment = _environment(self.environment or {})
         if self.job_storage is not None:
             environment.append({"name": STORAGE_VARIABLE, "value": self.job_storage})
@@ -196,19 +198,6 @@ def _check_secret(variable: str, reference: str) -> None:
         )
 
 
-def _resources(value: object) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidJob(f"compute_resources: {value!r} is no mapping.")
-    try:
-        known = ComputeResources.model_validate(value).model_dump(mode="json")
-    except ValidationError as error:
-        raise InvalidJob(f"compute_resources: {problems_of(error)}") from None
-    if unknown := sorted(unknown_keys(dict(value), known)):
-        allowed = ", ".join(ComputeResources.model_fields)
-        raise InvalidJob(f"compute_resources: unknown keys {', '.join(unknown)}; there are {allowed}.")
-    return known
-
-
 def _config(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidJob(f"config: {value!r} is no mapping with text as keys.")
@@ -244,7 +233,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "entrypoint": lambda value: _words("entrypoint", value),
     "image": lambda value: _text("image", value),
     "environment": lambda value: {item["name"]: item for item in _environment(value)},
-    "compute_resources": _resources,
+    "compute_resources": stored_resources,
     "config": _config,
     "job_storage": _storage,
     "result_file": _result,

@@ -15,7 +15,7 @@ import pytest
 from nemo_airflow_provider import dags_examples, processes
 from nemo_airflow_provider.model.authored import job_name
 from tests.e2e.lab import JOBS, Job, Lab, Marks, counting, in_parallel, numbered, profiles
-from tests.stack import AirflowStack, engines
+from tests.stack import AirflowStack, docker, engines
 from tests.stack.airflow import wait_until
 from tests.stack.database import fresh_database
 
@@ -54,10 +54,10 @@ class Authors(Lab):
 
     counted: Marks
 
-    def run(self, dag_id: str) -> Run:
+    def run(self, dag_id: str, **params: Any) -> Run:
         """Start a run by hand."""
         wait_until(lambda: self.http.get(f"/api/v2/dags/{dag_id}").is_success, 90, f"the DAG {dag_id}")
-        made = self.airflow("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})
+        made = self.airflow("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": params})
         return Run(self, dag_id, made["dag_run_id"])
 
 
@@ -150,6 +150,16 @@ def test_a_step_that_fails_is_started_again(authors: Authors) -> None:
     messages = run.messages("download")
     assert [text for text in messages if text.startswith("start ")] == ["start 1", "start 2", "start 3"]
     assert "trained on 3" in " ".join(run.messages("train"))
+
+
+def test_a_step_in_a_container(authors: Authors) -> None:
+    engines.require("docker")
+    authors.airflow("POST", "/variables", {"key": "nemo_secret.default.hub-token", "value": "not-for-any-log"})
+    run = authors.run("nemo_docker", image=docker.image())
+    assert run.wait() == {"train": "success", "report": "success"}
+    assert run.result("train") == {"loss": 0.25, "epochs": 3}
+    assert run.result("report") == "loss 0.25 after 3 epochs"
+    assert f'run {run.run_id} trains with {{"batch_size": 8}}' in run.messages("train")
 
 
 def test_a_wrong_parameter_is_an_import_error(authors: Authors) -> None:

@@ -28,6 +28,7 @@ jobs:
   enable_subprocess_executor: true
   executors:
     - {provider: gpu, profile: big, backend: kubernetes_job, config: {airflow: {queue: gpus}}}
+    - {provider: cpu, profile: local, backend: docker, config: {}}
     - {provider: subprocess, profile: slow, backend: subprocess,
        config: {airflow: {queue: slow}, ttl_seconds_active: 90}}
 """
@@ -191,8 +192,42 @@ def test_a_container_gets_its_words() -> None:
     assert (line.container.entrypoint, line.container.command) == (["sh", "-c"], ["echo $A"])
     assert (line.container.image, line.resources.num_gpus) == ("x", 2)
     assert made(command=["--lr", 0.1]).container.command == ["--lr", "0.1"]
-    with pytest.raises(InvalidJob, match="compute_resources: unknown keys gpus; there are requests, limits"):
-        made(compute_resources={"gpus": 1})
+    numbers = made(image="x", compute_resources={"limits": {"cpu": 0.5, "memory": "1Gi"}, "requests": {"cpu": 2}})
+    assert numbers.resources.limits.model_dump() == {"cpu": "0.5", "memory": "1Gi"}
+    assert numbers.resources.requests.model_dump() == {"cpu": "2", "memory": None}
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        ({"gpus": 1}, "compute_resources: unknown keys gpus; there are requests, limits, num_nodes"),
+        ({"limits": {"cpus": 2}}, "compute_resources: unknown keys limits.cpus; there are requests, limits"),
+        (
+            {"limits": {"memory": "4GB"}},
+            "compute_resources: limits.memory: '4GB' is no quantity; write for example '500m', '2', '512Mi' or '4Gi'.",
+        ),
+        ({"requests": {"cpu": "two"}}, "compute_resources: requests.cpu: 'two' is no quantity"),
+        ({"limits": {"cpu": True}}, "compute_resources: limits.cpu: "),
+        (
+            {"num_gpus": 1},
+            "compute_resources: num_gpus: a step of provider 'cpu' gets no GPUs. Leave it out, or choose a profile of "
+            "provider gpu or gpu_distributed.",
+        ),
+        (
+            {"limits": {"cpu": "500m"}, "num_nodes": 2},
+            "compute_resources: num_nodes: a step of provider 'cpu' runs on one node. Leave it out, or choose a "
+            "profile of provider gpu_distributed.",
+        ),
+    ],
+)
+def test_resources_that_cannot_be_had_are_an_import_error(resources: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidTask) as caught:
+        in_dag(
+            lambda: operators.DockerStepOperator(
+                task_id="train", profile="cpu/local", command="true", compute_resources=resources
+            )
+        )
+    assert str(caught.value).startswith(f"DAG 'daily', task 'train': {text}")
 
 
 JOB: dict[str, Any] = {
@@ -250,9 +285,10 @@ def test_a_job_that_cannot_run_is_an_import_error(dag_id: str, job: Any, kwargs:
     assert text in str(caught.value)
 
 
-def test_the_examples_are_read_without_an_error() -> None:
+def test_the_examples_are_read_without_an_error(profiles: Path) -> None:
+    profiles.write_text("platform: {runtime: docker}\njobs: {enable_subprocess_executor: true}")
     bag = DagBag(Path(dags_examples.__file__).parent, bundle_path=Path(dags_examples.__file__).parent)
     assert bag.import_errors == {}
-    assert {"nemo_one_step", "nemo_chain", "nemo_hyperparameters", "nemo_job_file", "nemo_mixed"} <= set(bag.dags)
+    assert set(bag.dags) == {path.stem for path in Path(dags_examples.__file__).parent.glob("nemo_*.py")}
     for dag in bag.dags.values():
         DagSerialization.to_dict(dag)
