@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.docker.access import Access, Login
@@ -13,6 +14,7 @@ from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
 
 if TYPE_CHECKING:
     from docker import APIClient
+    from docker.types.daemon import CancellableStream
 
 _FIRST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -49,6 +51,7 @@ class Pull:
         self.failure: str | None = None
         self.is_permanent = False
         self._given_up = threading.Event()
+        self._reports: CancellableStream | None = None
         self._thread = threading.Thread(target=self._run, name="nemo-image-pull", daemon=True)
         self._thread.start()
 
@@ -62,8 +65,14 @@ class Pull:
         self._thread.join(seconds)
 
     def give_up(self) -> None:
-        """End it; the engine keeps the layers that are complete."""
+        """End it, though the engine may have nothing to report; it keeps the layers that are complete."""
+        from docker.errors import DockerException
+
         self._given_up.set()
+        if self._reports is not None:
+            # Already closed, or an SSH connection, whose pull ends with the next report.
+            with suppress(OSError, DockerException):
+                self._reports.close()
 
     def _run(self) -> None:
         from docker.errors import APIError
@@ -78,11 +87,16 @@ class Pull:
 
     def _pull(self, client: APIClient) -> None:
         from docker.errors import InvalidRepository
+        from docker.types.daemon import CancellableStream
 
         login = login_for(self.image, self._access.logins)
         auth = None if login is None else {"username": login.username, "password": login.password}
+        answers: list[Any] = []
+        client.hooks["response"].append(lambda answer, **_: answers.append(answer))
         try:
-            for event in client.pull(self.image, stream=True, decode=True, auth_config=auth):
+            events = client.pull(self.image, stream=True, decode=True, auth_config=auth)
+            self._reports = CancellableStream(events, answers[-1])
+            for event in self._reports:
                 if self._given_up.is_set():
                     return
                 if "error" in event:

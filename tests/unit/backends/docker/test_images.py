@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -178,6 +179,7 @@ class Registry:
     begun: list[tuple[str, Any]] = field(default_factory=list)
     let_go: threading.Event = field(default_factory=threading.Event)
     ended: int = 0
+    hooks: dict[str, list[Any]] = field(default_factory=lambda: {"response": []})
 
     def inspect_image(self, image: str) -> dict[str, Any]:
         from docker.errors import ImageNotFound
@@ -192,6 +194,8 @@ class Registry:
         work = self.pulls.pop(0)
         if isinstance(work, Exception):
             raise work
+        for hook in self.hooks["response"]:
+            hook(SimpleNamespace(raw=SimpleNamespace(closed=True)))
         return self._reports(work)
 
     def _reports(self, events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
