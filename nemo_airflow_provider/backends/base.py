@@ -84,8 +84,9 @@ class Phase(StrEnum):
 
 
 #: Why a workload was ended by us rather than by itself: by `stop`; after its time limit; since nobody could find it any
-#: more; since somebody else told its owner to go, such as a host that shuts down.
-StopReason = Literal["asked", "ttl", "orphaned", "signalled"]
+#: more; since somebody else told its owner to go, such as a host that shuts down. Or by an engine that was itself
+#: stopped, whatever exit code that made: "interrupted".
+StopReason = Literal["asked", "ttl", "orphaned", "signalled", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)

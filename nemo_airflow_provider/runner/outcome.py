@@ -86,7 +86,7 @@ def outcome_of(
     if seen.stopped in _NOBODYS_WISH:
         message = _NOBODYS_WISH[seen.stopped].format(noun=backend.noun)
         return Outcome(Status.ERROR, message, details, {"message": message, "fault": "platform"})
-    if seen.exit_code == 0:
+    if seen.exit_code == 0 and seen.stopped != "interrupted":
         message = seen.message or "Job completed successfully with exit code 0"
         return Outcome(Status.COMPLETED, message, details)
     message = seen.message or f"Job exited with code {seen.exit_code}"

@@ -8,12 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from nemo_airflow_provider.backends.base import Backend, Chunk, Observation, Phase, Position, Signal, Site, Workload
+from nemo_airflow_provider.backends.base import (
+    Backend,
+    Chunk,
+    Observation,
+    Phase,
+    Position,
+    Signal,
+    Site,
+    StopReason,
+    Workload,
+)
 from nemo_airflow_provider.backends.docker import control, labels, logs
 from nemo_airflow_provider.backends.docker.archive import beginning
 from nemo_airflow_provider.backends.docker.body import TASK_DIRECTORY
 from nemo_airflow_provider.backends.docker.config import DockerConfig
-from nemo_airflow_provider.backends.docker.diagnosis import observed
+from nemo_airflow_provider.backends.docker.diagnosis import interrupted, observed
 from nemo_airflow_provider.backends.docker.engine import DockerEngine
 from nemo_airflow_provider.backends.docker.environment import SCRATCH
 from nemo_airflow_provider.backends.docker.gpus import GpuPool
@@ -71,9 +81,14 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
             if container is None:
                 return Observation(Phase.ABSENT)
             seen = observed(container, None)
-            if seen.phase is Phase.ENDED and control.was_asked(client, container["Id"]):
-                seen = observed(container, "asked")
+            if seen.phase is Phase.ENDED:
+                seen = observed(container, self._why_stopped(client, container))
             return seen
+
+    def _why_stopped(self, client: APIClient, container: Mapping[str, Any]) -> StopReason | None:
+        if control.was_asked(client, container["Id"]):
+            return "asked"
+        return "interrupted" if interrupted(container, self._engine.began_at(client)) else None
 
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a position is a time of the engine, and how much from there on is known."""

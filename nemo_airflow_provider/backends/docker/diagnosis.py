@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Observation, Phase, StopReason
 from nemo_airflow_provider.errors import Fault
+
+#: Message, more of the error, and whose fault it is.
+_Failure = tuple[str, dict[str, Any] | None, Fault]
 
 #: Exit codes of a shell, or of the container's init process, for a command that a signal ended.
 _SIGNALLED = 128
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 #: The engine's time of what has not happened.
 _NEVER = "0001-01-01"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
+#: Exit codes of what was killed, or told to end and did not listen; the last is what nobody saw the end of.
+_KILLED = (137, 143, 255)
+#: How long an engine may take from the end of its containers to its own, and to its next start.
+_STOPPING = timedelta(seconds=30)
+#: Containers that outlived a crash are ended before the default network is made, by nearly the same clock.
+_RESTORING = timedelta(seconds=5)
 
 
 def observed(container: Mapping[str, Any], stopped: StopReason | None) -> Observation:
@@ -29,13 +41,14 @@ def observed(container: Mapping[str, Any], stopped: StopReason | None) -> Observ
     if state.get("Running") or state["Status"] in ("running", "paused", "restarting"):
         return Observation(Phase.RUNNING, details=details, frozen=bool(state.get("Paused")))
     if str(state.get("StartedAt", "")).startswith(_NEVER):
-        return Observation(
-            Phase.ABSENT, details=details
-        )  # it is being removed, with the exit code 0 of all that is new
+        # It is being removed, with the exit code 0 of all that is new.
+        return Observation(Phase.ABSENT, details=details)
     code = int(state["ExitCode"])
-    if code == 0:
+    if code == 0 and stopped != "interrupted":
         return Observation(Phase.ENDED, exit_code=0, stopped=stopped, details=details)
-    message, error, fault = _failure(code, state, container.get("HostConfig") or {})
+    message, error, fault = (
+        _interruption(code) if stopped == "interrupted" else _failure(code, state, container.get("HostConfig") or {})
+    )
     return Observation(
         Phase.ENDED,
         exit_code=code,
@@ -47,7 +60,45 @@ def observed(container: Mapping[str, Any], stopped: StopReason | None) -> Observ
     )
 
 
-def _failure(code: int, state: Mapping[str, Any], host: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, Fault]:
+def interrupted(container: Mapping[str, Any], engine_began_at: datetime | None) -> bool:
+    """Whether a container that has ended was ended by its engine, which ends all of them when it is stopped, or when it
+    comes back after a crash, unless it keeps them ("live restore").
+
+    :param engine_began_at: when the engine was last started without containers of before; None: nobody knows
+    """
+    state = container["State"]
+    started_at, ended_at = _moment(state.get("StartedAt")), _moment(state.get("FinishedAt"))
+    if engine_began_at is None or started_at is None or ended_at is None or state.get("OOMKilled"):
+        return False
+    if not started_at < engine_began_at or ended_at > engine_began_at + _RESTORING:
+        return False
+    # One that ends in its own way when it is told to may have any code, also that of success.
+    return int(state["ExitCode"]) in _KILLED or engine_began_at - ended_at <= _STOPPING
+
+
+def _moment(text: object) -> datetime | None:
+    """A time of the engine, to the microsecond."""
+    match = _TIME.match(str(text))
+    if match is None or match[1].startswith(_NEVER):
+        return None
+    fraction = (match[2] or "").ljust(6, "0")[:6]
+    return datetime.strptime(f"{match[1]}.{fraction}", "%Y-%m-%dT%H:%M:%S.%f").replace(tzinfo=UTC)
+
+
+def began_at(network: Mapping[str, Any] | None) -> datetime | None:
+    """When the engine was last started without containers of before: it makes its default network then.
+
+    :param network: the engine's answer to "inspect" of the network `bridge`; None: it has none
+    """
+    return None if network is None else _moment(network.get("Created"))
+
+
+def _interruption(code: int) -> _Failure:
+    text = f"The Docker engine was stopped, or started anew, while the job ran; its exit code was {code}"
+    return text, {"reason": "EngineStopped"}, "platform"
+
+
+def _failure(code: int, state: Mapping[str, Any], host: Mapping[str, Any]) -> _Failure:
     head = f"Job exited with non-zero code {code}"
     if state.get("OOMKilled"):
         limit = int(host.get("Memory") or 0)

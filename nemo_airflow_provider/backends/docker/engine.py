@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.docker import labels
 from nemo_airflow_provider.backends.docker.access import Access
+from nemo_airflow_provider.backends.docker.diagnosis import began_at
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
@@ -67,6 +69,15 @@ class DockerEngine:
                 info = client.info()
             self._identity = f"{info['Name']}/{info['ID']}"
         return self._identity
+
+    def began_at(self, client: APIClient) -> datetime | None:
+        """See `diagnosis.began_at`."""
+        from docker.errors import NotFound
+
+        try:
+            return began_at(client.inspect_network("bridge"))
+        except NotFound:
+            return None
 
     def inspect(self, client: APIClient, key: WorkloadKey) -> Mapping[str, Any] | None:
         """The container of a workload; None where there is none, or one of that name that is not ours."""

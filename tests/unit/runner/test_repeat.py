@@ -81,6 +81,14 @@ class TestPlatformFaults:
 
         backend.on_submit = submit
 
+    def test_whatever_its_exit_code_was(self, tmp_path: Path) -> None:
+        """An engine that is stopped tells its workloads to end, and they may do so well."""
+        backend, host = FakeBackend(), FakeHost()
+        end = Observation(Phase.ENDED, 0, "interrupted", "the engine was stopped", fault="platform")
+        backend.on_submit = lambda workload: Process(end=end) if workload.key.start == 0 else ended(0)
+        self.run(backend, host, tmp_path, 0, 1)
+        assert [row["status"] for row in host.values[step_key(0)]["tasks"]] == ["error", "completed"]
+
     def run(self, backend: FakeBackend, host: FakeHost, storage: Path, own: int, platform: int) -> None:
         config = PlatformConfig(platform_retries=platform)
         task = replace(repeating(backend, storage, own), open_backend=lambda: (backend, config))

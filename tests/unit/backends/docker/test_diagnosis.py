@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nemo_airflow_provider.backends.base import Observation, Phase, StopReason
-from nemo_airflow_provider.backends.docker.diagnosis import observed
+from nemo_airflow_provider.backends.docker.diagnosis import began_at, interrupted, observed
 from nemo_airflow_provider.errors import Fault
 
 DETAILS = {"container_id": "0123456789ab", "container_name": "train-fit-abc"}
@@ -129,3 +129,46 @@ def test_an_end_that_was_asked_for(code: int) -> None:
 
 def test_a_success_in_which_a_child_was_killed_is_one() -> None:
     assert seen("exited", 0, OOMKilled=True).message is None
+
+
+def moment(seconds: float) -> str:
+    """So long after the container began."""
+    whole, fraction = divmod(seconds, 1)
+    return f"2026-12-01T10:{int(whole) // 60:02}:{int(whole) % 60:02}.{round(fraction * 1e9):09}Z"
+
+
+@pytest.mark.parametrize(
+    ("code", "ended", "engine", "more", "expected"),
+    [
+        pytest.param(143, 100, 102, {}, True, id="told to end by an engine that is restarted"),
+        pytest.param(137, 100, 102, {}, True, id="killed by it"),
+        pytest.param(255, 100, 3000, {}, True, id="a host that was switched off"),
+        pytest.param(143, 100.5, 100, {}, True, id="killed as the engine came back from a crash"),
+        pytest.param(0, 100, 129, {}, True, id="told to end, and ended well"),
+        pytest.param(1, 100, 129, {}, True, id="told to end, and failed at that"),
+        pytest.param(0, 100, 131, {}, False, id="completed before"),
+        pytest.param(1, 100, 131, {}, False, id="failed before"),
+        pytest.param(143, 100, 106, {"OOMKilled": True}, False, id="killed by the kernel"),
+        pytest.param(143, 200, 100, {}, False, id="the engine kept it and it ended later"),
+        pytest.param(143, 100, None, {}, False, id="an engine that does not tell"),
+        pytest.param(143, 100, -5, {}, False, id="the engine began before it"),
+        pytest.param(143, 100, 102, {"FinishedAt": NEVER}, False, id="no end"),
+        pytest.param(143, 100, 102, {"StartedAt": "soon"}, False, id="no time"),
+    ],
+)
+def test_whether_the_engine_ended_it(
+    code: int, ended: float, engine: float | None, more: dict[str, Any], expected: bool
+) -> None:
+    state = {"ExitCode": code, "StartedAt": moment(0), "FinishedAt": moment(ended), **more}
+    network = None if engine is None else {"Created": moment(engine) if engine >= 0 else "2026-12-01T09:59:55Z"}
+    assert interrupted({"State": state}, began_at(network)) is expected
+
+
+@pytest.mark.parametrize("code", [0, 143])
+def test_an_end_that_the_engine_made_is_no_success_and_no_fault_of_the_job(code: int) -> None:
+    found = seen("exited", code, stopped="interrupted")
+    assert (found.phase, found.exit_code, found.fault) == (Phase.ENDED, code, "platform")
+    assert found.message == (
+        f"The Docker engine was stopped, or started anew, while the job ran; its exit code was {code}"
+    )
+    assert found.error == {"reason": "EngineStopped"}
