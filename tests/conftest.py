@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -54,10 +55,15 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def sqlite_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One Airflow on SQLite for the whole session, everybody admin."""
+    """One Airflow on SQLite for the whole session, everybody admin; with Docker profiles where an engine answers."""
     from tests.stack import AirflowStack
 
-    with AirflowStack(tmp_path_factory.mktemp("sqlite") / "home") as stack:
+    home = tmp_path_factory.mktemp("sqlite") / "home"
+    profiles = {
+        "platform": {"runtime": "docker"},
+        "jobs": {"executor_defaults": {"subprocess": {"working_directory": str(home / "workloads")}}},
+    }
+    with AirflowStack(home, profiles=json.dumps(profiles)) as stack:
         yield stack
 
 

@@ -27,6 +27,7 @@ def merge(configuration: Configuration, probe: Probe | None) -> ProfileSet:
         warnings=(*configuration.warnings, *merged.warnings),
         without_effect=configuration.without_effect,
         hints=tuple(hint for entry in configuration.entries for hint in _hints(entry, configuration)),
+        left_out=merged.left_out,
         on_host=frozenset(entry.profile for entry in configuration.entries if entry.provider == "subprocess"),
         probe=probe,
     )
@@ -47,6 +48,7 @@ class _Merge:
         self._probe = probe
         self._built_ins = list(_built_ins(configuration))
         self.profiles: dict[ProfileKey, Profile] = {}
+        self.left_out: dict[ProfileKey, str] = {}
         self.warnings: list[str] = []
         self.runtime: str = configuration.platform.runtime
         if self.runtime == "docker" and any(map(self._is_silent, self._built_ins)):
@@ -71,6 +73,7 @@ class _Merge:
         for profile in list(self.profiles.values()):
             if (reason := self._obstacle(profile)) is not None:
                 del self.profiles[profile.key]
+                self.left_out[profile.key] = reason
                 self.warnings.append(
                     f"Skipping executor profile {profile} using backend '{profile.backend}' because {reason}."
                 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nemo_airflow_provider.backends.config import BackendConfig, ProfileKey
@@ -74,6 +75,7 @@ class ProfileSet:
     :param warnings: what a person should know and nothing refuses
     :param without_effect: places of keys and variables that are accepted and change nothing
     :param hints: places where the file probably says something else than was meant
+    :param left_out: configured profiles that cannot run now, and why
     :param on_host: names of profiles that move `cpu` container steps to the host (§9)
     :param probe: see `load_profiles`
     """
@@ -84,6 +86,7 @@ class ProfileSet:
     warnings: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    left_out: Mapping[ProfileKey, str] = field(default_factory=dict)
     on_host: frozenset[str] = frozenset()
     probe: Probe | None = None
 
@@ -138,7 +141,7 @@ class ProfileSet:
         if profile is None:
             raise InvalidJob(
                 f"The execution profile '{executor.provider}/{executor.profile}' specified in step "
-                f"'{step.name}' does not exist."
+                f"'{step.name}' does not exist.{self._why_left_out(executor.provider, executor.profile)}"
             )
         backend = BACKENDS[profile.backend]
         if not backend.provided:
@@ -152,6 +155,11 @@ class ProfileSet:
                 f"The selected execution profile '{profile.name}:{profile.provider}' does not support "
                 f"persistent storage required by step '{step.name}'."
             )
+
+    def _why_left_out(self, provider: str, name: str) -> str:
+        """More words for whoever finds a profile in the file and not here."""
+        reason = self.left_out.get((provider, name))
+        return f" It is configured, and left out because {reason}; see `airflow nemo check`." if reason else ""
 
     def gpu_refusal(self, spec: PlatformSpec) -> str | None:
         """Why a spec cannot have its GPUs (§9); None when it may.

@@ -150,6 +150,23 @@ class TestEngineProbe:
             f"{skipping} gpu/far using backend 'kubernetes_job' because platform runtime is NONE.",
         )
 
+    @pytest.mark.parametrize(
+        ("profile", "more"),
+        [
+            ("mine", " It is configured, and left out because Docker is unavailable; see `airflow nemo check`."),
+            ("other", ""),
+        ],
+    )
+    def test_a_job_for_a_profile_that_is_left_out_is_told_why(
+        self, load: Load, provided: object, profile: str, more: str
+    ) -> None:
+        profiles = load("jobs: {executors: [{provider: cpu, profile: mine, config: {}}]}", probe=Engines(None))
+        executor = {"provider": "cpu", "profile": profile, "container": {}}
+        with pytest.raises(InvalidJob) as caught:
+            profiles.check(PlatformSpec.model_validate({"steps": [{"name": "one", "executor": executor}]}))
+        told = f"The execution profile 'cpu/{profile}' specified in step 'one' does not exist."
+        assert str(caught.value) == told + more
+
     def test_answering_engine_keeps_everything(self, load: Load, provided: object) -> None:
         profiles = load("platform: {runtime: docker}", probe=Engines())
         assert profiles.runtime == "docker"

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from nemo_airflow_provider.backends.docker import nvml
+from tests.stack import docker, engines
 from tests.wire.jobs import LONG, Jobs, body, fresh
 from tests.wire.upstream import Command, Told, unwrapped
 
@@ -22,6 +24,14 @@ HINT = "Hint: Check the resource name/ID with nemo jobs list."
 
 def text_of(name: str | None, *scripts: str, **fields: Any) -> str:
     return json.dumps(body(name, *scripts, **fields))
+
+
+def container_of(provider: str) -> str:
+    """A job of a step in a container."""
+    script = "echo line 1; echo line 2; exec cat $NEMO_JOB_STEP_CONFIG_FILE_PATH"
+    container = {"image": docker.image(), "entrypoint": ["sh", "-c"], "command": [script]}
+    one = {"name": "one", "executor": {"provider": provider, "container": container}, "config": {"x": 1}}
+    return text_of(None, platform_spec={"steps": [one]})
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +115,12 @@ class TestReading:
         assert one.data["name"] == task
 
     def test_profiles(self, nemo: Command) -> None:
-        (profile,) = nemo("list-execution-profiles").data
-        assert (profile["provider"], profile["profile"], profile["backend"]) == (
-            "subprocess",
-            "default",
-            "subprocess",
-        )
+        profiles = {
+            (each["provider"], each["profile"]): each["backend"] for each in nemo("list-execution-profiles").data
+        }
+        assert profiles.pop(("subprocess", "default")) == "subprocess"
+        containers = {("cpu", "default"): "docker", ("gpu", "default"): "docker"}
+        assert profiles in ({}, containers)  # none where no engine answers
 
 
 class TestWatching:
@@ -157,6 +167,33 @@ class TestWatching:
         jobs.wait(name, "cancelled")
         deleted = nemo("delete", name)
         assert (deleted.code, deleted.out.strip()) == (0, "✓ Deleted successfully")
+
+
+class TestContainers:
+    """The built-in profiles of runtime `docker`."""
+
+    def test_a_job_of_cpu_default(self, nemo: Command) -> None:
+        engines.require("docker")
+        name = fresh("docker")
+        watched = nemo("create", name, "--input-data", container_of("cpu"), "--watch", "--poll-interval", "1")
+        assert watched.code == 0 and f"Job '{name}' completed" in watched.out, watched
+        assert re.findall(r"\| (line \d|\{.*\})", watched.out) == ["line 1", "line 2", '{"x": 1}']
+        logs, status = all_of(nemo, ("get-logs", name, "--step-id", "one"), ("get-status", name))
+        assert [row["message"] for row in logs.data["data"]] == ["line 1", "line 2", '{"x": 1}']
+        assert status.data["status_details"]["image"] == docker.IMAGE
+
+    def test_a_job_of_gpu_default_on_a_host_without_gpus(self, nemo: Command) -> None:
+        engines.require("docker")
+        if nvml.devices():
+            pytest.skip("This host has GPUs, and its jobs may use them.")
+        told = nemo("create", "--input-data", container_of("gpu"))
+        assert_refused(
+            told,
+            3,
+            "Invalid input: (422) Invalid job specification: this job requires GPU resources, but the platform is "
+            "running on Docker with no GPUs configured. Configure GPUs in the platform config or choose a non-GPU "
+            "execution profile.",
+        )
 
 
 class TestPause:
