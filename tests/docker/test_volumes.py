@@ -33,7 +33,7 @@ def mounts(volume: str, **more: object) -> dict[str, object]:
 
 def test_an_additional_volume_must_be_there(dock: Dock, volume: str) -> None:
     backend = dock.backend(storage=mounts(volume))
-    with pytest.raises(StartError, match=f"^Additional volume {volume} not found$"):
+    with pytest.raises(StartError, match=f"^Additional volume {volume} not found: make it"):
         backend.submit(dock.workload("true"))
     assert (backend.observe(dock.key()).phase, dock.containers()) == (Phase.ABSENT, [])
     dock.client.create_volume(volume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,13 @@ _WRONG = (
     "executable file not found",
     "null(",
 )
+#: What to do about some words of the engine.
+_REMEDIES = {
+    r"network \S+ not found": "Make it with `docker network create`, or name another in "
+    "networking.job_container_network of the step's profile.",
+    "could not select device driver": "Install NVIDIA's container toolkit on the engine's host, and start the engine "
+    "again.",
+}
 _TRIES = 3
 
 
@@ -137,7 +145,10 @@ class Launch:
                 try:
                     client.inspect_volume(mount.volume_name)
                 except NotFound:
-                    raise StartError(f"Additional volume {mount.volume_name} not found") from None
+                    raise StartError(
+                        f"Additional volume {mount.volume_name} not found: make it with `docker volume create`, or "
+                        "set allow_create_volume where the step's profile names it."
+                    ) from None
 
     def _job_storage(self, client: APIClient, workload: Workload, image: str) -> dict[str, Any] | None:
         target = workload.environment.step.get(environment.JOB_STORAGE)
@@ -209,5 +220,6 @@ def _judged(error: APIError, verb: str) -> BackendError:
     if any(each in words.lower() for each in _NO_ROOM):
         return CapacityError(text)
     if error.status_code in (400, 404) or any(each in words.lower() for each in _WRONG):
-        return StartError(text, detail=words)
+        remedy = next((advice for seen, advice in _REMEDIES.items() if re.search(seen, words, re.IGNORECASE)), None)
+        return StartError(f"{text}. {remedy}" if remedy else text, detail=words)
     return BackendError(text)

@@ -114,12 +114,21 @@ def test_a_container_that_runs_is_adopted(bench: Bench) -> None:
 
 
 FOR_GOOD = [
-    (400, 'OCI runtime create failed: runc: exec: "nope": executable file not found in $PATH: unknown'),
-    (500, 'could not select device driver "nvidia" with capabilities: [[gpu]]'),
-    (500, "unable to find user nobody2: no matching entries in passwd file"),
-    (404, "network training not found"),
-    (400, "invalid mount config for type \"volume\": invalid mount path: 'data' mount path must be absolute"),
-    (400, "Minimum memory limit allowed is 6MB"),
+    (400, 'OCI runtime create failed: runc: exec: "nope": executable file not found in $PATH: unknown', ""),
+    (
+        500,
+        'could not select device driver "nvidia" with capabilities: [[gpu]]',
+        ". Install NVIDIA's container toolkit on the engine's host, and start the engine again.",
+    ),
+    (500, "unable to find user nobody2: no matching entries in passwd file", ""),
+    (
+        404,
+        "network training not found",
+        ". Make it with `docker network create`, or name another in networking.job_container_network of the step's "
+        "profile.",
+    ),
+    (400, "invalid mount config for type \"volume\": invalid mount path: 'data' mount path must be absolute", ""),
+    (400, "Minimum memory limit allowed is 6MB", ""),
 ]
 LATER = [
     (500, "write /var/lib/docker/containers/x/.tmp-config.v2.json: no space left on device"),
@@ -129,12 +138,12 @@ LATER = [
 ]
 
 
-@pytest.mark.parametrize(("status", "words"), FOR_GOOD)
-def test_what_no_further_try_mends(bench: Bench, status: int, words: str) -> None:
+@pytest.mark.parametrize(("status", "words", "remedy"), FOR_GOOD)
+def test_what_no_further_try_mends(bench: Bench, status: int, words: str, remedy: str) -> None:
     bench.engine.create = refusal(status, words)
-    assert bench.refused(StartError) == f"Failed to create container: {words}"
+    assert bench.refused(StartError) == f"Failed to create container: {words}{remedy}"
     bench.engine.create, bench.engine.start_ = None, refusal(status, words)
-    assert bench.refused(StartError) == f"Failed to start container: {words}"
+    assert bench.refused(StartError) == f"Failed to start container: {words}{remedy}"
     assert bench.engine.made == {}
 
 
@@ -177,7 +186,10 @@ def test_a_name_that_somebody_else_has(bench: Bench) -> None:
 def test_a_volume_that_is_not_there(tmp_path: Path) -> None:
     mount = {"volume_name": "data", "mount_path": "/data"}
     bench = bench_of(tmp_path, storage={"additional_volume_mounts": [mount]})
-    assert bench.refused(StartError) == "Additional volume data not found"
+    assert bench.refused(StartError) == (
+        "Additional volume data not found: make it with `docker volume create`, or set allow_create_volume where the "
+        "step's profile names it."
+    )
     for allowed in ({**mount, "allow_create_volume": True}, {**mount, "kind": "tmpfs"}):
         bench_of(tmp_path, storage={"additional_volume_mounts": [allowed]}).begin()
 
