@@ -32,7 +32,9 @@ class DockerStorage(StrictModel):
         description="Volume of persistent job storage; empty switches persistent storage off.",
     )
     volume_permissions_image: str = Field(
-        default="busybox:1.37", min_length=1, description="Image of containers that prepare volumes."
+        default="busybox:1.37",
+        min_length=1,
+        description="Image of the container that removes job storage; it has `rm`.",
     )
     additional_volume_mounts: list[DockerVolumeMount] = Field(
         default_factory=list, description="More volumes for every task."
