@@ -210,4 +210,7 @@ class Backend(ABC):
 
     @abstractmethod
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
-        """Return when the workload may have changed, when `wake` is set, or after `seconds`."""
+        """Return when the workload may have changed, when `wake` is set, or after `seconds`.
+
+        An engine that does not answer is nothing to be told of here: whoever looks next is told.
+        """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from nemo_airflow_provider.backends.docker.images import Images
 from nemo_airflow_provider.backends.docker.launch import Launch
 from nemo_airflow_provider.backends.docker.reports import DockerReports
 from nemo_airflow_provider.backends.powers import SupportsFreeze, SupportsResultFile
+from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.names import WorkloadKey
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Between two looks for a wake-up while a thread waits for the container's end.
 _LOOK_SECONDS = 0.05
+#: Until an engine that does not answer is worth another question.
+_AWAY_SECONDS = 1.0
 
 
 class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, SupportsResultFile):
@@ -180,8 +184,12 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
 
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
         """See `Backend.wait`; the engine tells of the end."""
-        with self._engine.asked() as client:
-            container = self._engine.inspect(client, key)
+        try:
+            with self._engine.asked() as client:
+                container = self._engine.inspect(client, key)
+        except BackendError:
+            wake.wait(min(_AWAY_SECONDS, seconds))
+            return
         if container is None or observed(container, None).phase is not Phase.RUNNING:
             if container is None or container["State"]["Status"] == "created":
                 wake.wait(seconds)
@@ -199,9 +207,9 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
         from requests.exceptions import ReadTimeout, RequestException
 
         try:
-            client = self._engine.access.client()
-            client.wait(container, timeout=seconds)
-        except (ReadTimeout, RequestException, DockerException):
+            with closing(self._engine.access.client()) as client:
+                client.wait(container, timeout=seconds)
+        except (ReadTimeout, RequestException, DockerException, BackendError):
             pass
         ended.set()
 
