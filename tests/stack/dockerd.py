@@ -77,7 +77,7 @@ class Dockerd:
                 if int(process.name) != os.getpid() and any(mark in told for mark in marks):
                     os.kill(int(process.name), signal.SIGKILL)
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for place in sorted((each for each in mounts if each.startswith(f"{self.folder}/")), reverse=True):
+        for place in sorted((each for each in mounts if f"{each}/".startswith(f"{self.folder}/")), reverse=True):
             subprocess.run(["umount", "-l", place], check=False)
         subprocess.run([str(busybox()), "ip", "link", "delete", self._bridge], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
