@@ -19,13 +19,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bench import burst, command_line, jobs, logs, pausing, running, systems
-from bench.registry import MEASUREMENTS, Measurement, System, chosen
+import httpx
+
+from bench import burst, command_line, docker_lines, docker_steps, jobs, logs, pausing, running, systems
+from bench.registry import MEASUREMENTS, Measurement, Skipped, System, chosen
 from bench.summary import side_by_side, summary
 from nemo_airflow_provider import processes
 
 #: Importing a module registers its measurements.
-MODULES = (jobs, command_line, logs, burst, running, pausing)
+MODULES = (jobs, command_line, logs, burst, running, pausing, docker_steps, docker_lines)
 
 Start = Callable[[Path], AbstractContextManager[System]]
 
@@ -88,6 +90,8 @@ def _measure(title: str, start: Start, measurements: list[Measurement], runs: in
                     warm_up = [entry.sample(warming) for _ in range(entry.warm_up)]
                     samples = [entry.sample(system) for _ in range(runs or entry.runs)]
                     results[entry.name] = summary(warm_up, samples)
+                except Skipped as reason:
+                    results[entry.name] = {"skipped": str(reason)}
                 except Exception as error:  # one broken measurement must not cost the others
                     results[entry.name] = {"error": _explain(error)}
     return results
@@ -96,11 +100,15 @@ def _measure(title: str, start: Start, measurements: list[Measurement], runs: in
 def _explain(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         return f"{error}: {error.stderr.decode(errors='replace').strip()[-500:]}"
+    if isinstance(error, httpx.HTTPStatusError):
+        return (
+            f"{error.response.status_code} of {error.request.method} {error.request.url}: {error.response.text[:500]}"
+        )
     return f"{type(error).__name__}: {error}"
 
 
 def _versions() -> dict[str, str]:
-    names = ("nemo-airflow-provider", "apache-airflow")
+    names = ("nemo-airflow-provider", "apache-airflow", "apache-airflow-providers-docker")
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 

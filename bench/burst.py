@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,6 +119,17 @@ def end(stop: Callable[[str], Any], names: Iterable[str], look: Callable[[], lis
     deadline = time.monotonic() + END_SECONDS
     while set(patiently(look)) - _ENDED and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
+
+
+def remove(client: httpx.Client, name: str) -> None:
+    """Cancel and delete a job, as far as it is there; for two minutes at most."""
+    deadline = time.monotonic() + END_SECONDS
+    with suppress(httpx.HTTPError):  # what was measured counts all the same
+        patiently(lambda: client.post(f"{PATH}/{name}/cancel"))
+        while patiently(lambda: client.delete(f"{PATH}/{name}")).status_code == httpx.codes.CONFLICT:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
 
 
 def check_marks(names: Iterable[str], folder: Path) -> None:

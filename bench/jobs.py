@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from bench.registry import System, measurement
 
@@ -11,6 +13,7 @@ POLL_SECONDS = 0.02
 PATH = "/apis/jobs/v2/workspaces/default/jobs"
 #: The first jobs meet what is done once: an API worker's first create, the DAG of a new shape, a first task process.
 WARM_UP_JOBS = 3
+PROCESS = {"provider": "subprocess", "profile": "default", "command": ["true"]}
 TERMINAL = ("completed", "error", "cancelled")
 
 
@@ -24,18 +27,18 @@ def three_steps(system: System) -> float:
     return seconds_to_complete(system, steps=3)
 
 
-def seconds_to_complete(system: System, steps: int) -> float:
+def seconds_to_complete(system: System, steps: int, executor: Mapping[str, Any] = PROCESS) -> float:
     """Create a job of steps that run `true`, and ask for its status every 20 ms.
 
+    :param executor: of each step
     :raises RuntimeError: it did not complete
     """
     name = f"bench-{secrets.token_hex(6)}"
-    executor = {"provider": "subprocess", "profile": "default", "command": ["true"]}
     body = {
         "name": name,
         "source": "bench",
         "spec": {},
-        "platform_spec": {"steps": [{"name": f"step-{n}", "executor": executor} for n in range(steps)]},
+        "platform_spec": {"steps": [{"name": f"step-{n}", "executor": dict(executor)} for n in range(steps)]},
     }
     with system.client() as client:
         client.get(PATH).raise_for_status()  # connected before the clock starts

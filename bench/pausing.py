@@ -9,13 +9,12 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from bench.burst import END_SECONDS, created, patiently
+from bench.burst import created, remove
 from bench.jobs import PATH, TERMINAL
 from bench.registry import System, measurement
 
@@ -173,14 +172,8 @@ class CountingJob:
         return self._client.get(self._task).raise_for_status().json()["state"] not in _HOLDS_A_SLOT
 
     def remove(self) -> None:
-        """Cancel and delete it, as far as it is there; for a while at most, as `burst.end`."""
-        deadline = time.time() + END_SECONDS
-        with suppress(httpx.HTTPError):  # what was measured counts all the same
-            patiently(lambda: self._client.post(f"{self._url}/cancel"))
-            while patiently(lambda: self._client.delete(self._url)).status_code == httpx.codes.CONFLICT:
-                if time.time() > deadline:
-                    break
-                time.sleep(POLL_SECONDS)
+        """Cancel and delete it, as far as it is there."""
+        remove(self._client, self._name)
 
     def _newest(self) -> float:
         """When the newest line of its log was printed; 0 without one."""

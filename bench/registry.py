@@ -10,6 +10,10 @@ from typing import Protocol, TypeVar
 import httpx
 
 
+class Skipped(Exception):
+    """What a measurement needs is not on this machine; the text is a sentence that says what."""
+
+
 class System(Protocol):
     """A running server that speaks the jobs API, ours or upstream's."""
 

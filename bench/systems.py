@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil  # type: ignore[import-untyped]
 import sqlalchemy
 
-from bench import pausing, proc, stock
+from bench import engine, pausing, proc, stock, stock_docker
 from bench.jobs import PATH
 from bench.registry import TaskMemory
 from bench.tasks import Tasks
@@ -157,7 +158,11 @@ def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
     with ExitStack() as resources:
         url = resources.enter_context(fresh_database(database)) if database else None
         slots = SLOTS if url else int(environment.SQLITE_DEFAULTS["AIRFLOW__CORE__PARALLELISM"])
-        stock.write(folder / "home" / "dags")
+        dags = folder / "home" / "dags"
+        stock.write(dags)
+        if engine.lacking() is None:
+            stock_docker.write(dags, engine.IMAGE, engine.NETWORK)
+        resources.enter_context(engine.prepared())
         stack = resources.enter_context(
             AirflowStack(
                 folder / "home",
@@ -167,12 +172,19 @@ def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
                     "AIRFLOW__CORE__PARALLELISM": str(slots),
                     "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(pausing.HOLD_SECONDS),
                 },
-                profiles=json.dumps(pausing.profiles(folder / "home")),
+                profiles=json.dumps(_profiles(folder / "home")),
             )
         )
         nemo = str(Path(sys.executable).with_name("nemo"))
         server = stack.server.components["api-server"]
         yield RunningSystem(stack.url, nemo, server, api_workers=API_WORKERS, airflow=Tasks(stack, slots))
+
+
+def _profiles(home: Path) -> dict[str, Any]:
+    """The configuration file; a profile of an engine that is not there does no harm."""
+    found = pausing.profiles(home)
+    found["jobs"]["executors"].append(engine.profile())
+    return found
 
 
 @contextmanager

@@ -3,22 +3,28 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 from bench import __main__ as bench
-from bench import burst, jobs, pausing, proc, running, stock, systems
+from bench import burst, docker_lines, docker_steps, engine, jobs, pausing, proc, running, stock, stock_docker, systems
 from bench.registry import MEASUREMENTS, Measurement, TaskMemory
 from bench.summary import side_by_side, summary
+from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.hooks.docker import connect
 from nemo_airflow_provider.profiles import load_profiles
+from tests.stack import engines
 
 
 @pytest.mark.parametrize("nemo", ["/no/such/nemo", "/"])
@@ -394,3 +400,214 @@ def test_what_is_paused_counts_and_says_when() -> None:
         one.kill()
     assert [number for number, _ in lines] == ["0", "1"]
     assert before <= float(lines[0][1]) < float(lines[1][1]) <= time.time()
+
+
+@pytest.mark.parametrize("name", ["docker_1_step", "docker_3_steps", "docker_100000_lines"])
+def test_without_an_engine_a_measurement_is_skipped_with_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "ours", lonely)
+    monkeypatch.setattr(systems, "postgres_url", lambda: None)
+    monkeypatch.setattr(engine, "lacking", lambda: "No engine answers.")
+    monkeypatch.delenv("NEMO_BENCH_UPSTREAM", raising=False)
+    numbers = bench._report([MEASUREMENTS[name]], runs=1)["measurements"][name]
+    assert numbers == {"ours": {"skipped": "No engine answers."}, "upstream": None}
+    with engine.prepared():
+        pass
+
+
+def test_an_engine_that_is_not_there_and_a_busybox_that_is_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise BackendError("No answer from the Docker engine.")
+
+    missing: list[str | None] = ["Install busybox-static.", None]
+    monkeypatch.setattr(engines, "missing", lambda name: missing.pop(0))
+    monkeypatch.setattr(engine, "connect", lambda connection_id: SimpleNamespace(client=refuse))
+    assert engine.lacking.__wrapped__() == "Install busybox-static."
+    assert engine.lacking.__wrapped__() == "No answer from the Docker engine."
+
+
+def test_the_engine_keeps_nothing_of_the_bench() -> None:
+    engines.require("docker")
+    with contextlib.closing(connect(None).client()) as client:
+        with engine.prepared():
+            assert engine.seconds_of_plain_runs(2) > 0
+            volume = {"Type": "volume", "Target": "/left"}
+            body = {"Image": engine.IMAGE, "Cmd": ["true"], "HostConfig": {"Mounts": [volume]}}
+            left = client.create_container_from_config(body)["Id"]
+            name = client.inspect_container(left)["Mounts"][0]["Name"]
+        assert not client.images(engine.IMAGE)
+        assert not client.containers(all=True, filters={"id": left})
+        assert name not in [each["Name"] for each in client.volumes()["Volumes"]]
+
+
+def test_a_container_beside_plain_docker_and_the_stock_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    server: Any = PausableJobs()
+    monkeypatch.setattr(engine, "require", lambda: None)
+    monkeypatch.setattr(engine, "seconds_of_plain_runs", lambda times: 0.5 * times)
+    monkeypatch.setattr(docker_steps, "seconds_to_complete", lambda system, count, executor: 2.0 * count)
+    monkeypatch.setattr(stock_docker, "seconds_to_succeed", lambda client, name, count, command: 4.0 * count)
+    assert docker_steps.three_steps(server) == {
+        "job_seconds": 6.0,
+        "docker_run_seconds": 1.5,
+        "stock_operator_seconds": 12.0,
+        "job_over_docker_run": 4.0,
+        "stock_operator_over_docker_run": 8.0,
+        "job_over_stock_operator": 0.5,
+    }
+
+
+def test_the_profile_of_containers(tmp_path: Path) -> None:
+    file = tmp_path / "nemo.yaml"
+    file.write_text(json.dumps(systems._profiles(tmp_path)))
+    found = load_profiles(file, environ={}, probe=None).resolve(engine.PROVIDER, engine.PROFILE)
+    assert found is not None
+    assert (found.backend, found.config.default_task_image) == ("docker", engine.IMAGE)
+
+
+class StockAirflow:
+    """The runs of a DAG that is known at the second look; its log has two pages, and ends with the second."""
+
+    def __init__(self, state: str = "success") -> None:
+        self.state = state
+        self.asked: list[str] = []
+        self.conf: dict[str, str] = {}
+        self.known = False
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path.removeprefix("/api/v2/dags/bench-docker-3")
+        self.asked.append(f"{request.method} {path}")
+        if path.endswith("/logs/1"):
+            return self.log(request)
+        if not path:
+            self.known, known = True, self.known
+            return httpx.Response(200 if known else 404)
+        if request.method == "POST":
+            self.conf = json.loads(request.content)["conf"]
+        return httpx.Response(200, json={"state": self.state})
+
+    def log(self, request: httpx.Request) -> httpx.Response:
+        if request.headers["accept"] == "application/x-ndjson":
+            return httpx.Response(200, text='{"event": "a"}\n{"event": "b"}\n{"event": "c"}\n')
+        if "token" not in request.url.params:
+            first = ["a", {"event": "b"}]
+            return httpx.Response(200, json={"content": first, "continuation_token": "more"})
+        return httpx.Response(200, json={"content": [{"event": "c"}], "continuation_token": None})
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(transport=httpx.MockTransport(self.answer), base_url="http://bench")
+
+
+def test_a_run_of_the_stock_operator_and_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stock_docker, "_LOOK_SECONDS", 0)
+    airflow = StockAirflow()
+    with airflow.client() as client:
+        assert stock_docker.seconds_to_succeed(client, "r", 3, ["echo", "it's"]) >= 0
+        assert json.loads(airflow.conf["command"]) == ["echo", "it's"]
+        assert airflow.asked[:3] == ["GET ", "GET ", "POST /dagRuns"]
+        assert airflow.asked[-1] == "DELETE /dagRuns/r"
+        run = stock_docker.Run(client, "r", 3)
+        assert [run.new_lines(), run.new_lines()] == [["a", "b"], ["c"]]
+        assert run.all_lines() == ["a", "b", "c"]
+
+
+def test_a_run_that_fails_is_no_number() -> None:
+    airflow = StockAirflow("failed")
+    with airflow.client() as client, pytest.raises(RuntimeError, match="run r of .* failed"):
+        stock_docker.seconds_to_succeed(client, "r", 3, ["false"])
+    assert airflow.asked[-1] == "DELETE /dagRuns/r"
+
+
+def test_the_dags_of_the_stock_operator(tmp_path: Path) -> None:
+    stock_docker.write(tmp_path / "dags", "an/image:1", "host")
+    (file,) = (tmp_path / "dags").iterdir()
+    compile(file.read_text(), str(file), "exec")
+    assert "command=\"{{ dag_run.conf['command'] }}\"" in file.read_text()
+    assert "for count in (1, 3):" in file.read_text()
+
+
+@pytest.mark.skipif(shutil.which("awk") is None or not Path("/proc/uptime").exists(), reason="it is an awk's program")
+def test_what_prints_100000_lines() -> None:
+    before = docker_lines._uptime()
+    text = subprocess.run(docker_lines.COMMAND, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert list(docker_lines._numbers(text)) == list(range(1, 100_001))
+    printed = docker_lines._printed(text)
+    assert before <= printed["first"] <= printed["middle"] <= printed["last"] <= docker_lines._uptime()
+
+
+class Flood:
+    """What prints 100,000 lines, of which some are lost and some are there twice.
+
+    :param lost: numbers of lines that cannot be read
+    """
+
+    def __init__(self, lost: set[int]) -> None:
+        self.calls: list[str] = []
+        self.ends = iter([False, False, True])
+        self.newest = iter([[], ["something", "line 050001 of a log"], ["line 100000 of a log"]])
+        self.lost = lost
+
+    @contextlib.contextmanager
+    def started(self, command: list[str]) -> Iterator[None]:
+        self.began = docker_lines._uptime()
+        yield
+        self.calls.append("removed")
+
+    def has_ended(self) -> bool:
+        return next(self.ends)
+
+    def new_lines(self) -> list[str]:
+        return next(self.newest)
+
+    def all_lines(self) -> list[str]:
+        at = {number: f"at {self.began - 1:.2f} " for number in docker_lines.PROBES.values()}
+        kept = [n for n in range(1, docker_lines.LINES + 1) if n not in self.lost]
+        return ["starting", *(f"line {n:06d} {at.get(n, '')}of a log" for n in [*kept, 7])]
+
+
+def test_lines_that_are_lost_and_repeated_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_lines, "_POLL_SECONDS", 0)
+    flood = Flood(lost={8, 9})
+    found = docker_lines.left_alone(flood)
+    assert found["lines_readable"] == 99_998
+    assert found["lines_repeated"] == 1
+    assert 0 < found["lines_per_second"] <= 99_998 / 0.98
+    assert flood.calls == ["removed"]
+    with pytest.raises(RuntimeError, match="99999 can be read, and the first is not among them"):
+        docker_lines.left_alone(Flood(lost={1}))
+
+
+def test_when_a_line_is_seen_and_that_one_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_lines, "_LOOK_SECONDS", 0)
+    found = docker_lines.watched(Flood(lost={50_000}))
+    assert set(found) == {"first_line_seen_after_seconds", "last_line_seen_after_seconds"}
+    assert min(found.values()) >= 0.98
+
+
+def test_ratios_of_what_can_be_compared() -> None:
+    assert docker_lines.side_by_side(
+        {"seconds": 1.0, "repeated": 0.0, "seen": 1.0}, {"seconds": 4.0, "repeated": 0.0}
+    ) == {
+        "job_seconds": 1.0,
+        "job_repeated": 0.0,
+        "job_seen": 1.0,
+        "stock_operator_seconds": 4.0,
+        "stock_operator_repeated": 0.0,
+        "job_over_stock_operator_seconds": 0.25,
+    }
+
+
+def test_the_lines_of_a_job_are_read_to_the_last_page() -> None:
+    pages = {None: (["a", "b"], "next"), "next": (["c"], None)}
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.method} {re.sub('.*/bench-[0-9a-f]+', '', request.url.path)}")
+        if request.url.path.endswith("/status"):
+            return httpx.Response(200, json={"status": "completed"})
+        lines, cursor = pages[request.url.params.get("page_cursor")]
+        return httpx.Response(200, json={"data": [{"message": line} for line in lines], "next_page": cursor})
+
+    with httpx.Client(transport=httpx.MockTransport(answer), base_url="http://bench") as client:
+        job = docker_lines.Job(client)
+        assert job.has_ended()
+        assert job.all_lines() == ["a", "b", "c"]
+    assert asked == ["GET /status", "GET /logs", "GET /logs"]
