@@ -14,6 +14,8 @@ from nemo_airflow_provider.backends.registry import BACKENDS
 
 for _entry in BACKENDS.values():
     _entry.load()
+    if _entry.provided:
+        _entry.load_packages()
 
 
 def _close_idle_connections() -> None:

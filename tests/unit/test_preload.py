@@ -34,3 +34,8 @@ sys.exit(status)
 
 def test_a_forked_process_holds_no_database_connection_of_its_parent(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", FORK, str(tmp_path.resolve() / "some.db")], check=True)
+
+
+def test_the_packages_of_backends_are_imported_before_the_fork() -> None:
+    code = "import sys; from nemo_airflow_provider import preload; sys.exit('docker.api.client' not in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -41,10 +41,14 @@ class Frame:
 
 
 class Frames:
-    """Cuts what arrives into frames."""
+    """Cuts what arrives into frames.
 
-    def __init__(self) -> None:
+    :param skip: how many to leave out at the beginning, unread
+    """
+
+    def __init__(self, skip: int = 0) -> None:
         self._left = b""
+        self._skip = skip
         self._second = (b"", 0)
 
     def take(self, data: bytes) -> Iterator[Frame]:
@@ -56,7 +60,9 @@ class Frames:
             if stop > end:
                 break
             stream = _STREAMS.get(data[begin])
-            if stream is not None:
+            if stream is not None and self._skip:
+                self._skip -= 1
+            elif stream is not None:
                 time, _, payload = data[begin + _HEADER : stop].partition(b" ")
                 yield Frame(stream, self._nanos(time), payload)
             begin = stop
@@ -106,6 +112,11 @@ class Track:
         #: Times of the lines that have begun and not ended, by stream.
         self._open: dict[Stream, int] = {}
 
+    @property
+    def position(self) -> Position:
+        """The position behind all that it knows."""
+        return Position(self._since, len(self._times))
+
     def take(self, frame: Frame) -> Position:
         """Know one more; the position behind it."""
         heappush(self._times, frame.nanos)
@@ -117,4 +128,4 @@ class Track:
         self._since = max(self._since, min([self._newest - MARGIN_NANOS, *self._open.values()]))
         while self._times[0] < self._since:
             heappop(self._times)
-        return Position(self._since, len(self._times))
+        return self.position

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,8 +13,10 @@ from nemo_airflow_provider.backends.docker.frames import NANO, Frames, Position,
 from nemo_airflow_provider.errors import BackendError
 
 _BLOCK = 1 << 16
-#: Blocks that wait to be looked at: where the reader is slow, the engine waits, and memory stays bounded.
-_MOST_BLOCKS = 64
+#: Bytes that wait to be looked at: where the reader is slow, the engine waits, and memory stays bounded.
+_MOST_BYTES = 1 << 20
+#: For more to arrive after the first: to wake up for each line costs more than the line.
+_GATHER_SECONDS = 0.01
 _SIGN_OF_LIFE_SECONDS = 0.9
 _RETRY_SECONDS = 0.5
 
@@ -28,15 +29,18 @@ def read(
     :param container: its id
     :param is_over: whether it has ended, or is gone
     """
-    known = Position.parse(position)
+    track = Track(Position())
     while not stop.is_set():
         try:
             # Asked first: what is there once it is over is all there will ever be.
             final = is_over()
+            known = Position.parse(position)
+            if track.position != known:
+                track = Track(known)
             with closing(_Follower(access, container, known.since, follow=not final)) as follower:
-                for chunk in _chunks(follower, task, known, stop):
+                for chunk in _chunks(follower.blocks(stop), task, track, known):
                     if chunk is not None:
-                        known = Position.parse(chunk.end)
+                        position = chunk.end
                     yield chunk
             if final:
                 return
@@ -46,10 +50,16 @@ def read(
             stop.wait(_RETRY_SECONDS)
 
 
-def _chunks(follower: _Follower, task: str, known: Position, stop: Signal) -> Iterator[Chunk | None]:
-    frames, track, left = Frames(), Track(known), known.known
+def _chunks(blocks: Iterator[bytes | None], task: str, track: Track, known: Position) -> Iterator[Chunk | None]:
+    """What follows a position.
+
+    :param blocks: what the engine sends from there on
+    :param track: at the position, or that has to be led there by what is known
+    """
+    left = known.known if track.position != known else 0
+    frames = Frames(skip=known.known - left)
     start = known.dump()
-    for block in follower.blocks(stop):
+    for block in blocks:
         if block is None:
             yield None
             continue
@@ -66,8 +76,7 @@ class _Follower:
     """What the engine sends on one connection."""
 
     def __init__(self, access: Access, container: str, since: int, *, follow: bool) -> None:
-        self._blocks: queue.Queue[bytes | BaseException | None] = queue.Queue(_MOST_BLOCKS)
-        self._closed = threading.Event()
+        self._arrivals = _Arrivals()
         self._access = access
         self._container = container
         self._parameters = {
@@ -84,23 +93,12 @@ class _Follower:
 
         :raises BackendError: it was cut off
         """
-        while not stop.is_set():
-            try:
-                block = self._blocks.get(timeout=_SIGN_OF_LIFE_SECONDS)
-            except queue.Empty:
-                yield None
-                continue
-            if block is None:
-                return
-            if isinstance(block, BaseException):
-                raise block
-            yield block
+        while not stop.is_set() and (block := self._arrivals.take(_SIGN_OF_LIFE_SECONDS)) is not None:
+            yield block or None
 
     def close(self) -> None:
         """Nobody listens any more."""
-        self._closed.set()
-        while not self._blocks.empty():
-            self._blocks.get_nowait()
+        self._arrivals.refuse()
 
     def _run(self) -> None:
         from docker.errors import APIError, NotFound
@@ -111,8 +109,8 @@ class _Follower:
                 url = f"{client.base_url}/v{client.api_version}/containers/{self._container}/logs"
                 answer = client.get(url, params=self._parameters, stream=True, timeout=(60, None))
                 client._raise_for_status(answer)
-                while not self._closed.is_set() and (block := answer.raw.read1(_BLOCK)):
-                    self._put(block)
+                while (block := answer.raw.read1(_BLOCK)) and self._arrivals.put(block):
+                    pass
         except NotFound:
             pass  # it was removed, and its output with it
         except APIError as error:
@@ -121,12 +119,59 @@ class _Follower:
             end = error
         except BaseException as error:  # such as a broken protocol; the thread must say that it has ended
             end = BackendError(f"The output of {self._container} broke off: {error}")
-        self._put(end)
+        self._arrivals.end(end)
 
-    def _put(self, block: bytes | BaseException | None) -> None:
-        while not self._closed.is_set():
-            try:
-                self._blocks.put(block, timeout=1)
-            except queue.Full:
-                continue
-            return
+
+class _Arrivals:
+    """Bytes on their way from the thread that receives them to who looks at them.
+
+    The engine sends each line by itself: whoever is slower than it takes all at once that has arrived meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._ended = self._refused = False
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def put(self, block: bytes) -> bool:
+        """Add some, as soon as there is room; whether anybody wants more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._refused or len(self._bytes) < _MOST_BYTES)
+            if not self._bytes:
+                self._changed.notify()
+            self._bytes += block
+            return not self._refused
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing more comes.
+
+        :param error: why, unless all has come
+        """
+        with self._changed:
+            self._ended, self._error = True, error
+            self._changed.notify()
+
+    def take(self, seconds: float) -> bytes | None:
+        """All that has arrived; nothing if nothing does for so long; None at the end.
+
+        :raises BaseException: what `end` was told, once all else is taken
+        """
+        with self._changed:
+            if self._changed.wait_for(lambda: self._bytes or self._ended, seconds):
+                self._changed.wait_for(lambda: self._ended, _GATHER_SECONDS)
+            block = bytes(self._bytes)
+            self._bytes.clear()
+            self._changed.notify()
+            if block or not self._ended:
+                return block
+            if self._error is not None:
+                raise self._error
+            return None
+
+    def refuse(self) -> None:
+        """Nobody takes any more."""
+        with self._changed:
+            self._refused = True
+            self._bytes.clear()
+            self._changed.notify()

@@ -76,7 +76,13 @@ def test_any_cut_of_the_bytes_gives_the_same_frames(records: list[Frame], data: 
 def test_reading_on_from_any_position_gives_the_rest(records: list[Frame]) -> None:
     track = Track(Position())
     positions = [Position(), *(track.take(record) for record in records)]
+    kept = Track(Position())
     for number, position in enumerate(positions):
+        assert kept.position == position
+        unread = list(Frames(skip=position.known).take(engine_output(records, position.since)))
+        assert unread == records[number:]
+        if unread:
+            kept.take(unread[0])
         again = list(Frames().take(engine_output(records, position.since)))
         assert again[position.known :] == records[number:]
         # A reader that began there gives the same positions as one that has read from the start.
