@@ -66,3 +66,5 @@ def _tell(session: Session, answer: JsonObject) -> None:
     for engine in answer["engines"]:
         if error := engine.get("error"):
             session.terminal.note(f"{_profiles(engine)}: {error}", colour="yellow")
+        elif not engine["devices"]:
+            session.terminal.note(f"{_profiles(engine)}: its host has no GPU that jobs may use")

@@ -53,6 +53,11 @@ def test_a_table_of_gpus_and_below_it_who_waits(server: FakeServer, on_terminal:
     ]
 
 
+def test_a_host_without_gpus_is_told(server: FakeServer, nemo: Nemo) -> None:
+    server.on("GET", GPUS, listing(engine()))
+    assert nemo("gpus").err == "gpu/default: its host has no GPU that jobs may use\n"
+
+
 def test_several_engines_are_told_apart_by_their_profiles(server: FakeServer, nemo: Nemo) -> None:
     far = engine(DEVICES[2], profiles=["gpu/far", "gpu/farther"])
     server.on("GET", GPUS, listing(engine(DEVICES[2]), far))
