@@ -29,11 +29,15 @@ def read(
     :param container: its id
     :param is_over: whether it has ended, or is gone
     """
-    track = Track(Position())
+    track, broke_off = Track(Position()), False
     while not stop.is_set():
         try:
             # Asked first: what is there once it is over is all there will ever be.
             final = is_over()
+            if broke_off and not final:
+                # An engine that cannot go on with a container's file ends its answer, and would do so at once again.
+                yield None
+                stop.wait(_RETRY_SECONDS)
             known = Position.parse(position)
             if track.position != known:
                 track = Track(known)
@@ -44,6 +48,7 @@ def read(
                     yield chunk
             if final:
                 return
+            broke_off = True
         except BackendError:
             # The engine is away; what it is asked for next begins where this ended.
             yield None

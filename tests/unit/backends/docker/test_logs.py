@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from nemo_airflow_provider.backends.base import Chunk
 from nemo_airflow_provider.backends.docker import logs
+from nemo_airflow_provider.backends.docker.access import Access
 from nemo_airflow_provider.backends.docker.frames import Position, Track
 from nemo_airflow_provider.errors import BackendError
 from tests.unit.backends.docker.test_frames import BASE, NANO, engine_output, framed, stamp
@@ -82,3 +84,28 @@ def test_another_connection_gives_what_follows_the_position(read_before: bool) -
     again = iter([engine_output(frames, position.since)])
     rest = list(logs._chunks(again, "t", track if read_before else Track(position), position))
     assert [chunk.data for chunk in rest if chunk] == [b"%d\n" % n for n in range(12, 20)]
+
+
+def test_an_engine_that_ends_its_answers_is_not_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    class Follower:
+        def __init__(self, *_: object, follow: bool) -> None:
+            asked.append(follow)
+
+        def blocks(self, _: object) -> Iterator[bytes | None]:
+            return iter(())
+
+        def close(self) -> None: ...
+
+    class Stop(threading.Event):
+        waits = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits += 1
+            return False
+
+    monkeypatch.setattr(logs, "_Follower", Follower)
+    stop, over = Stop(), iter([False, False, False, True])
+    assert list(logs.read(Access(), "c", "t", None, stop, lambda: next(over))) == [None, None]
+    assert (asked, stop.waits) == ([True, True, True, False], 2)
