@@ -358,7 +358,7 @@ def test_a_damaged_compressed_answer(content: bytes) -> None:
 
 def test_no_content_needs_no_coding() -> None:
     def empty(server: RawServer) -> Iterator[bytes]:
-        yield b"HTTP/1.1 204 No Content\r\ncontent-encoding: gzip\r\n\r\n"
+        yield b"HTTP/1.1 204 No Content\r\nconnection: close\r\ncontent-encoding: gzip\r\n\r\n"
 
     with talking(empty) as server, Transport(server.url) as transport:
         assert transport.request("DELETE", "/") is None
@@ -391,7 +391,7 @@ def test_redirects_in_a_circle() -> None:
 def test_an_answer_that_is_nested_too_deeply(status: bytes) -> None:
     def deep(server: RawServer) -> Iterator[bytes]:
         body = b"[" * 500_000
-        yield b"HTTP/1.1 " + status + f"\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        yield b"HTTP/1.1 " + status + f"\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
     with talking(deep) as server:
         transport = Transport(server.url, sleep=lambda seconds: None)
