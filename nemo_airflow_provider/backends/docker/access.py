@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
@@ -51,10 +52,8 @@ class Access:
 
         :raises BackendError: the engine cannot be reached; the text says what to do
         """
-        import docker
-
         with self.told():
-            return docker.APIClient(base_url=self.url, tls=self.tls or False, version="auto", timeout=_SECONDS)
+            return _client_class()(base_url=self.url, tls=self.tls or False, version="auto", timeout=_SECONDS)
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -93,6 +92,23 @@ class Access:
             if self.connection
             else "name an engine that runs by the profile's docker_conn_id or the variable DOCKER_HOST."
         )
+
+
+@cache
+def _client_class() -> type[APIClient]:
+    import docker
+
+    class Client(docker.APIClient):  # type: ignore[misc]
+        """Believes the certificate that it is told to, whatever the environment names.
+
+        `requests` takes `REQUESTS_CA_BUNDLE` for more than the session's own.
+        """
+
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            own = self.verify if verify is None else verify
+            return super().merge_environment_settings(url, proxies, stream, own, cert)
+
+    return Client
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -255,3 +255,18 @@ def test_what_an_engine_refuses_is_not_taken_for_its_absence() -> None:
 
 def test_passwords_are_not_shown() -> None:
     assert "hunter2" not in repr(Access(logins={"ghcr.io": Login("me", "hunter2")}))
+
+
+def test_the_environment_names_no_other_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`requests` would have it win over that of a connection."""
+    import requests
+
+    from nemo_airflow_provider.backends.docker.access import _client_class
+
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/of/the/system.pem")
+    client = _client_class().__new__(_client_class())
+    requests.Session.__init__(client)
+    client.verify = "/of/the/connection.pem"
+    assert client.merge_environment_settings("https://h", {}, None, None, None)["verify"] == "/of/the/connection.pem"
+    client.verify = True
+    assert client.merge_environment_settings("https://h", {}, None, None, None)["verify"] == "/of/the/system.pem"
