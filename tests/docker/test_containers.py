@@ -44,7 +44,9 @@ def test_a_container_is_as_the_profile_says(dock: Dock) -> None:
     """
     mounts = [{"volume_name": "any", "mount_path": "/fast", "kind": "tmpfs", "options": {"SizeBytes": 5 * MIB}}]
     backend = dock.backend(
-        resources={"shm_size": "96Mi"}, storage={"additional_volume_mounts": mounts}, env={"OF_PROFILE": "yes"}
+        resources={"shm_size": "96Mi"},
+        storage={"additional_volume_mounts": mounts},
+        env={"OF_PROFILE": "yes", "NVIDIA_VISIBLE_DEVICES": "all"},
     )
     written = dock.output(backend, dock.workload(script)).splitlines()
     assert written[0].split() == ["NoNewPrivs:", "1"]

@@ -16,6 +16,8 @@ CONFIG_NAME = "job_step_config.json"
 TASK_DIRECTORY = "/var/run/scratch/task"
 
 _GATEWAY_NAME = "host.docker.internal"
+#: NVIDIA's runtime, where it is the engine's default, gives a container the GPUs that this names, and without it all.
+_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 #: No rotation, whatever the engine's defaults are: what was rotated away could never be read again.
 _LOG_OPTIONS = {"max-size": "100t", "max-file": "1", "compress": "false"}
 
@@ -64,7 +66,7 @@ def creation_of(task: Task, config: DockerConfig) -> dict[str, Any]:
         "Image": task.image,
         **({"Entrypoint": list(container.entrypoint)} if container.entrypoint else {}),
         **({"Cmd": list(container.command)} if container.command else {}),
-        "Env": [f"{name}={value}" for name, value in task.environment.items()],
+        "Env": [f"{name}={value}" for name, value in {**task.environment, **_visible(task.gpus)}.items()],
         "Labels": dict(task.labels),
         "HostConfig": {
             "Init": True,
@@ -89,6 +91,11 @@ def _devices(gpus: Sequence[int]) -> dict[str, Any]:
         return {}
     request = {"Driver": "nvidia", "DeviceIDs": [str(gpu) for gpu in gpus], "Capabilities": [["gpu"]]}
     return {"DeviceRequests": [request]}
+
+
+def _visible(gpus: Sequence[int]) -> dict[str, str]:
+    """Whatever step and profile say: what is not given out by the pool, nobody has."""
+    return {_VISIBLE_DEVICES: ",".join(map(str, gpus)) or "void"}
 
 
 def _mounts(task: Task, config: DockerConfig) -> list[dict[str, Any]]:

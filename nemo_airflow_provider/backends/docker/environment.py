@@ -14,8 +14,6 @@ CONFIG_FILE = "NEMO_JOB_STEP_CONFIG_FILE_PATH"
 CONFIG_DIRECTORY = "NEMO_JOB_STEP_CONFIG_STORAGE_PATH"
 SCRATCH = "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH"
 JOB_STORAGE = "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH"
-#: NVIDIA's container runtime gives a container all GPUs of the host unless this says otherwise.
-_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
 
 def compose(
@@ -23,7 +21,6 @@ def compose(
     given: Environment,
     paths: Mapping[str, str],
     *,
-    has_gpus: bool,
     loopback: str | None,
 ) -> dict[str, str]:
     """Everything that is added to the image's own environment.
@@ -40,7 +37,6 @@ def compose(
         )
     platform = {name: _reachable(value, loopback) for name, value in given.platform.items()}
     composed = {
-        **({} if has_gpus else {_VISIBLE_DEVICES: "void"}),
         **profile,
         **given.system,
         **given.principal,

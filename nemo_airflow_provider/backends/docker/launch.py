@@ -22,7 +22,7 @@ from nemo_airflow_provider.backends.docker.body import (
 from nemo_airflow_provider.backends.docker.config import DockerConfig
 from nemo_airflow_provider.backends.docker.engine import DockerEngine, made, refusal
 from nemo_airflow_provider.backends.docker.images import Images
-from nemo_airflow_provider.backends.docker.resources import Resources, resources_of
+from nemo_airflow_provider.backends.docker.resources import resources_of
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.spec import ContainerExecutor, ProcessExecutor
@@ -97,7 +97,7 @@ class Launch:
     def _create(self, client: APIClient, workload: Workload, executor: ContainerExecutor) -> Mapping[str, Any]:
         resources = resources_of(workload.step.name, executor, self._config)
         image = executor.container.image or self._config.default_task_image or self._site.default_task_image
-        composed = self._environment(workload, resources)
+        composed = self._environment(workload)
         self._images.require(client, image)
         self._have_volumes(client)
         task = Task(
@@ -119,7 +119,7 @@ class Launch:
             raise CapacityError("Another worker of this engine was given the same GPUs first; asking again.")
         return container
 
-    def _environment(self, workload: Workload, resources: Resources) -> dict[str, str]:
+    def _environment(self, workload: Workload) -> dict[str, str]:
         step = workload.environment.step
         paths = {
             environment.CONFIG_FILE: f"{CONFIG_DIRECTORY}/{CONFIG_NAME}",
@@ -132,7 +132,6 @@ class Launch:
             self._config.env,
             workload.environment,
             paths,
-            has_gpus=resources.gpus > 0,
             loopback=loopback_for(network, self._site.loopback_address),
         )
 

@@ -29,7 +29,7 @@ def test_the_whole_of_a_plain_one() -> None:
     volume_labels = {"whose": "ours"}
     assert made(environment={"A": "1", "B": "x=y\n "}, volume_labels=volume_labels) == {
         "Image": "busybox:1",
-        "Env": ["A=1", "B=x=y\n "],
+        "Env": ["A=1", "B=x=y\n ", "NVIDIA_VISIBLE_DEVICES=void"],
         "Labels": {"a": "b"},
         "HostConfig": {
             "Init": True,
@@ -126,3 +126,10 @@ def test_gpus_are_asked_for_by_their_ids() -> None:
     request = {"Driver": "nvidia", "DeviceIDs": ["0", "3"], "Capabilities": [["gpu"]]}
     assert (host["DeviceRequests"], host["ShmSize"]) == ([request], 5)
     assert "DeviceRequests" not in made()["HostConfig"]
+
+
+@pytest.mark.parametrize(("gpus", "seen"), [((), "void"), ((3,), "3"), ((0, 2), "0,2")])
+def test_nothing_shows_a_container_more_gpus_than_it_has(gpus: tuple[int, ...], seen: str) -> None:
+    """NVIDIA's runtime gives a container whatever the variable says, and all where there is none."""
+    for environment in ({}, {"NVIDIA_VISIBLE_DEVICES": "all"}):
+        assert made(environment=environment, gpus=gpus)["Env"] == [f"NVIDIA_VISIBLE_DEVICES={seen}"]

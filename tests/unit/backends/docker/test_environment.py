@@ -14,26 +14,20 @@ PATHS = {
     environment.CONFIG_DIRECTORY: "/var/run/scratch/config",
     environment.SCRATCH: "/var/run/scratch/task",
 }
-LAYERS = ["void", "profile", "system", "principal", "step", "platform", "secrets"]
-VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+LAYERS = ["profile", "system", "principal", "step", "platform", "secrets"]
 
 
 def composed(
-    given: Environment, profile: dict[str, str] | None = None, *, has_gpus: bool = True, loopback: str | None = None
+    given: Environment, profile: dict[str, str] | None = None, *, loopback: str | None = None
 ) -> dict[str, str]:
-    return compose(profile or {}, given, PATHS, has_gpus=has_gpus, loopback=loopback)
+    return compose(profile or {}, given, PATHS, loopback=loopback)
 
 
 @pytest.mark.parametrize("highest", range(len(LAYERS)))
 def test_precedence(highest: int) -> None:
-    layers = {layer: {VISIBLE: layer} for layer in LAYERS[: highest + 1]}
-    groups = Environment(**{name: layers.get(name, {}) for name in ("system", *LAYERS[3:])})
-    assert composed(groups, layers.get("profile"), has_gpus=False) == {VISIBLE: LAYERS[highest], **PATHS}
-
-
-def test_only_a_task_without_gpus_is_told_that_it_sees_none() -> None:
-    assert composed(Environment({}), has_gpus=False) == {VISIBLE: "void", **PATHS}
-    assert composed(Environment({}), has_gpus=True) == PATHS
+    layers = {layer: {"X": layer} for layer in LAYERS[: highest + 1]}
+    groups = Environment(**{name: layers.get(name, {}) for name in LAYERS[1:]})
+    assert composed(groups, layers.get("profile")) == {"X": LAYERS[highest], **PATHS}
 
 
 def test_a_secret_does_not_move_the_storage_that_is_mounted() -> None:
