@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nemo_airflow_provider.backends.docker import images, labels, storage
+from nemo_airflow_provider.backends.docker import labels, pull, storage
 from nemo_airflow_provider.backends.docker.config import DockerConfig
 from nemo_airflow_provider.backends.docker.engine import DockerEngine
 from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
@@ -70,7 +70,7 @@ class DockerHoldings(SupportsSweep):
         return True
 
     def _fetch(self, image: str) -> None:
-        images.fetch(self._engine.access, image, _PULL_SECONDS)
+        pull.fetch(self._engine.access, image, _PULL_SECONDS)
 
     def _remove_volumes(self, volumes: Sequence[Mapping[str, Any]], run: tuple[str, str, str]) -> None:
         """Those of containers that somebody removed by hand."""
