@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.docker.access import Access, Login
@@ -14,7 +15,6 @@ from nemo_airflow_provider.errors import BackendError
 
 if TYPE_CHECKING:
     from docker import APIClient
-    from docker.types.daemon import CancellableStream
 
 #: What no further try mends (distribution specification, "Error codes", and the engine's own words for them).
 _PERMANENT = re.compile(
@@ -49,7 +49,7 @@ class Pull:
         self.failure: str | None = None
         self.is_permanent = False
         self._given_up = threading.Event()
-        self._reports: CancellableStream | None = None
+        self._answer: Any = None
         self._thread = threading.Thread(target=self._run, name="nemo-image-pull", daemon=True)
         self._thread.start()
 
@@ -63,52 +63,71 @@ class Pull:
         self._thread.join(seconds)
 
     def give_up(self) -> None:
-        """End it, though the engine may have nothing to report; it keeps the layers that are complete."""
-        from docker.errors import DockerException
+        """End it, though the engine may have nothing to report; it keeps the layers that are complete.
 
+        Over SSH it ends with the next report.
+        """
         self._given_up.set()
-        if self._reports is not None:
-            # Already closed, or an SSH connection, whose pull ends with the next report.
-            with suppress(OSError, DockerException):
-                self._reports.close()
+        if self._answer is not None:
+            _hang_up(self._answer)
 
     def _run(self) -> None:
         from docker.errors import APIError
 
         try:
-            with self._access.told():
-                self._pull(self._access.client())
+            with self._access.told(), closing(self._access.client()) as client:
+                self._pull(client)
         except APIError as error:
             self._fail(error.status_code, error.explanation or str(error))
         except BackendError as error:
             self._fail(None, str(error))
+        except Exception as error:  # such as half a report: a thread that just ended would pass for one that did well
+            words = str(error.args[0]) if error.args else type(error).__name__
+            self._fail(None, f"The engine's report of the pull broke off: {words}")
 
     def _pull(self, client: APIClient) -> None:
-        from docker.errors import InvalidRepository
-        from docker.types.daemon import CancellableStream
+        from docker.errors import InvalidRepository, NotFound
 
         login = login_for(self.image, self._access.logins)
         auth = None if login is None else {"username": login.username, "password": login.password}
         answers: list[Any] = []
         client.hooks["response"].append(lambda answer, **_: answers.append(answer))
         try:
-            events = client.pull(self.image, stream=True, decode=True, auth_config=auth)
-            self._reports = CancellableStream(events, answers[-1])
-            for event in self._reports:
-                if self._given_up.is_set():
-                    return
-                if "error" in event:
-                    self._fail(None, str(event["error"]))
-                    return
-                self.progress.take(event)
+            reports = client.pull(self.image, stream=True, decode=True, auth_config=auth)
         except InvalidRepository as error:  # of the client itself
             self._fail(400, str(error))
-        finally:
-            client.close()
+            return
+        with closing(answers[-1]) as self._answer:
+            if self._given_up.is_set() or not self._take(reports):
+                return
+        try:
+            client.inspect_image(self.image)
+        except NotFound:
+            self._fail(None, "The engine ended the pull, but does not have the image.")
+
+    def _take(self, reports: Iterator[Mapping[str, Any]]) -> bool:
+        """Take in all reports; whether the last was that all went well."""
+        for report in reports:
+            if self._given_up.is_set():
+                return False
+            if "error" in report:
+                self._fail(None, str(report["error"]))
+                return False
+            self.progress.take(report)
+        return True
 
     def _fail(self, status: int | None, text: str) -> None:
         self.is_permanent = is_permanent(status, text)
         self.failure = " ".join(text.split())
+
+
+def _hang_up(answer: Any) -> None:
+    """Close the connection of an HTTP answer under the thread that reads it, unless it is closed, or no socket."""
+    reader = getattr(getattr(answer.raw, "_fp", None), "fp", None)
+    connection = getattr(getattr(reader, "raw", None), "_sock", None)
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def fetch(access: Access, image: str, seconds: float) -> None:

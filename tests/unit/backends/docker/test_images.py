@@ -64,7 +64,7 @@ class Registry:
         if isinstance(work, Exception):
             raise work
         for hook in self.hooks["response"]:
-            hook(SimpleNamespace(raw=SimpleNamespace(closed=True)))
+            hook(SimpleNamespace(raw=None, close=lambda: None))
         return self._reports(work)
 
     def _reports(self, events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -244,6 +244,35 @@ def test_an_image_that_fails_for_too_long_is_given_up(bench: Bench) -> None:
     assert str(error) == (
         f"Failed to pull image {IMAGE}: image pull did not succeed within 600s: No answer from the engine"
     )
+
+
+def test_an_image_that_is_never_there_after_its_pull_is_tried_again_for_a_while(bench: Bench) -> None:
+    """Such as when the engine's answer is cut off again and again."""
+    bench.registry.pulls = [[]] * 100
+    bench.registry.let_go.set()
+    bench.ask()
+    failed = "It is tried again, since it failed: The engine ended the pull, but does not have the image."
+    for _ in range(5):
+        bench.settle()
+        assert bench.ask() == f"{PULLING}. {failed}"
+    assert len(bench.registry.begun) == 1
+    bench.clock.now += 2
+    bench.ask()
+    assert len(bench.registry.begun) == 2
+    bench.clock.now += 600
+    bench.settle()
+    assert "image pull did not succeed within 600s: The engine ended" in str(bench.refused())
+
+
+def test_an_image_that_was_removed_after_its_pull_is_pulled_at_once(bench: Bench) -> None:
+    bench.registry.pulls = [[], []]
+    bench.ask()
+    bench.registry.has_image = True
+    bench.registry.let_go.set()
+    bench.settle()
+    bench.registry.has_image = False
+    assert bench.ask() == PULLING
+    assert len(bench.registry.begun) == 2
 
 
 def test_a_pull_that_stands_still_for_too_long_is_given_up(bench: Bench) -> None:

@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+import json
+import socketserver
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemo_airflow_provider.backends.docker.access import Login
-from nemo_airflow_provider.backends.docker.pull import Progress, is_permanent, login_for
+from nemo_airflow_provider.backends.docker.access import Access, Login
+from nemo_airflow_provider.backends.docker.pull import Progress, Pull, fetch, is_permanent, login_for
+from nemo_airflow_provider.errors import BackendError
+from tests.waiting import wait_until
 
 PERMANENT = [
     # What engines and registries say: Docker 20 to 29, Docker Hub, GitLab, Harbor, ECR, GAR, NGC.
@@ -145,3 +158,137 @@ def test_progress(events: list[dict[str, Any]], text: str) -> None:
     for each in events:
         progress.take(each)
     assert str(progress) == text
+
+
+@dataclass
+class Engine:
+    """An engine that sends what it is told to of a pull, over real sockets.
+
+    :param reports: of the pull, as they are sent
+    :param end: how its answer ends: well, cut off, or not before the caller hangs up
+    :param has_image: whether it has the image afterwards
+    """
+
+    reports: tuple[bytes, ...] = ()
+    end: str = "well"
+    has_image: bool = False
+    hung_up: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def serving(engine: Engine, transport: str = "unix", certificate: Path | None = None) -> Iterator[Access]:
+    """The way to it, by `unix`, `tcp` or `tls`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            if transport == "tls":
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                assert certificate is not None
+                context.load_cert_chain(certificate)
+                self.request = context.wrap_socket(self.request, server_side=True)
+            super().setup()
+
+        def finish(self) -> None:
+            super().finish()
+            self.request.close()
+
+        def do_GET(self) -> None:
+            known = self.path == "/version" or engine.has_image
+            body = json.dumps({"ApiVersion": "1.41"} if known else {"message": "no such image"}).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for each in engine.reports:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(each), each))
+            if engine.end == "well":
+                self.wfile.write(b"0\r\n\r\n")
+            if engine.end == "hangs" and self.rfile.read(1) == b"":
+                engine.hung_up.set()
+            self.close_connection = True
+
+        def log_message(self, *_: object) -> None: ...
+
+    kind = socketserver.ThreadingUnixStreamServer if transport == "unix" else socketserver.ThreadingTCPServer
+    with tempfile.TemporaryDirectory(prefix="nemo-") as place:
+        path = f"{place}/docker.sock"
+        with kind(path if transport == "unix" else ("127.0.0.1", 0), Handler) as server:  # type: ignore[arg-type]
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield _way(transport, path if transport == "unix" else str(server.server_address[1]))
+            finally:
+                server.shutdown()
+                thread.join()
+
+
+def _way(transport: str, address: str) -> Access:
+    from docker.tls import TLSConfig
+
+    if transport == "unix":
+        return Access(f"unix://{address}")
+    return Access(f"tcp://127.0.0.1:{address}", TLSConfig(verify=False) if transport == "tls" else None)
+
+
+def ended(engine: Engine) -> Pull:
+    """A pull, once it is over."""
+    with serving(engine) as access:
+        pull = Pull(access, "busybox:1", time.monotonic)
+        wait_until(lambda: pull.is_over)
+        pull.give_up()
+        return pull
+
+
+REPORT = json.dumps(event("a", "Downloading", MEGA, 40 * MEGA)).encode()
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        (Engine((REPORT,), "cut off"), "broke off: Connection broken"),
+        (Engine((REPORT, b'{"status": "Wai'), "well"), "broke off: "),
+        (Engine((REPORT, b"\xff\r\n"), "well"), "broke off: "),
+        (Engine((REPORT, b"[1]"), "well"), "broke off: "),
+        (Engine((REPORT,), "well"), "The engine ended the pull, but does not have the image."),
+        # Whatever else: the thread says how it ended.
+        (Engine((b'{"progressDetail": {"total": "x"}, "status": "Downloading"}',), "well"), "broke off: "),
+    ],
+)
+def test_a_pull_that_ends_without_its_image_has_failed_for_now(engine: Engine, reason: str) -> None:
+    pull = ended(engine)
+    assert reason in str(pull.failure)
+    assert not pull.is_permanent
+
+
+def test_a_pull_that_ends_well() -> None:
+    pull = ended(Engine((REPORT,), has_image=True))
+    assert (pull.failure, str(pull.progress)) == (None, "0 of 1 layers, 1 of 40 MB")
+
+
+def test_what_is_waited_for_and_not_there_is_told() -> None:
+    engine = Engine((REPORT,))
+    with serving(engine) as access:
+        with pytest.raises(BackendError, match="Failed to pull image busybox:1: The engine ended the pull, but"):
+            fetch(access, "busybox:1", 60)
+        engine.has_image = True
+        fetch(access, "busybox:1", 60)
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+@pytest.mark.parametrize("transport", ["unix", "tcp", "tls"])
+def test_a_pull_that_is_given_up_hangs_up(transport: str, certificate: Path) -> None:
+    engine = Engine((REPORT,), "hangs")
+    with serving(engine, transport, certificate) as access:
+        pull = Pull(access, "busybox:1", time.monotonic)
+        wait_until(lambda: str(pull.progress))
+        assert not pull.is_over
+        pull.give_up()
+        wait_until(lambda: pull.is_over and engine.hung_up.is_set())
+        pull.give_up()
