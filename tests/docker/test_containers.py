@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 
 import pytest
@@ -113,6 +114,34 @@ def test_an_image_of_any_user_has_its_directories(dock: Dock) -> None:
     step = {"NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": "/kept"}
     written = dock.output(dock.backend(), dock.task("/bin/sh", "-c", script, image=image, step=step))
     assert written == "1000\n{}task\njob\n"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"NEMO_JOB_STEP_CONFIG_FILE_PATH": "/not/there yet/ü.json"},
+        {"NEMO_JOB_STEP_CONFIG_STORAGE_PATH": "/its:own"},
+        {"NEMO_JOB_STEP_CONFIG_STORAGE_PATH": "/kept/own", "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": "/kept"},
+        {
+            "NEMO_JOB_STEP_CONFIG_FILE_PATH": "/scratch/config.json",
+            "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH": "/scratch",
+        },
+    ],
+)
+def test_a_step_finds_its_configuration_where_it_says(dock: Dock, step: dict[str, str]) -> None:
+    image = "nemo-test/somebody:1"
+    docker.make_image(dock.client, image, "USER 1000:1000")
+    script = 'cat "$NEMO_JOB_STEP_CONFIG_FILE_PATH"; echo x > "$NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH/x"'
+    task = dock.task("/bin/sh", "-c", script, image=image, step=step, config={"a": 1})
+    assert dock.output(dock.backend(), task) == '{"a": 1}'
+
+
+@pytest.mark.parametrize("path", ["/bin/sh", "/bin/sh/x"])
+def test_storage_where_the_image_has_a_file_is_told_without_the_hosts_paths(dock: Dock, path: str) -> None:
+    with pytest.raises(StartError) as told:
+        dock.backend().submit(dock.workload("true", step={"NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH": path}))
+    assert re.match("Failed to create container: .*(is not directory|not a directory)", str(told.value))
+    assert "overlay" not in str(told.value) and "overlay" not in str(told.value.detail)
 
 
 def test_memory_that_is_used_up_is_told_with_its_limit(dock: Dock) -> None:

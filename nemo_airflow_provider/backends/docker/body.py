@@ -30,6 +30,7 @@ class Task:
     :param labels: see `labels.of_workload`
     :param environment: see `environment.compose`
     :param task_directory: where the container finds its ephemeral storage
+    :param config_directory: where it finds the volume of its configuration
     :param job_storage: the engine's mount of the job's storage, if the step asks for it
     :param gpus: ids of its GPUs
     :param volume_labels: labels of the volumes that go with the container
@@ -41,6 +42,7 @@ class Task:
     environment: Mapping[str, str]
     resources: Resources
     task_directory: str = TASK_DIRECTORY
+    config_directory: str = CONFIG_DIRECTORY
     job_storage: Mapping[str, Any] | None = None
     gpus: tuple[int, ...] = ()
     volume_labels: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +103,7 @@ def _visible(gpus: Sequence[int]) -> dict[str, str]:
 def _mounts(task: Task, config: DockerConfig) -> list[dict[str, Any]]:
     own = [
         {"Type": "volume", "Target": target, "VolumeOptions": {"Labels": dict(task.volume_labels)}}
-        for target in (task.task_directory, CONFIG_DIRECTORY)
+        for target in (task.task_directory, task.config_directory)
     ]
     storage = [dict(task.job_storage)] if task.job_storage else []
     return own + storage + [_additional(mount) for mount in config.storage.additional_volume_mounts]

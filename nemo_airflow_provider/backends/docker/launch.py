@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,17 +10,12 @@ from typing import TYPE_CHECKING, Any
 from nemo_airflow_provider.backends.base import Site, Workload
 from nemo_airflow_provider.backends.docker import environment, gpus, labels, storage
 from nemo_airflow_provider.backends.docker.archive import Entry, packed
-from nemo_airflow_provider.backends.docker.body import (
-    CONFIG_DIRECTORY,
-    CONFIG_NAME,
-    TASK_DIRECTORY,
-    Task,
-    creation_of,
-    loopback_for,
-)
+from nemo_airflow_provider.backends.docker.body import Task, creation_of, loopback_for
 from nemo_airflow_provider.backends.docker.config import DockerConfig
 from nemo_airflow_provider.backends.docker.engine import DockerEngine, made, refusal
 from nemo_airflow_provider.backends.docker.images import Images
+from nemo_airflow_provider.backends.docker.places import Places, places_of
+from nemo_airflow_provider.backends.docker.refusals import judged
 from nemo_airflow_provider.backends.docker.resources import resources_of
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
 from nemo_airflow_provider.model import names
@@ -29,35 +23,8 @@ from nemo_airflow_provider.model.spec import ContainerExecutor, ProcessExecutor
 
 if TYPE_CHECKING:
     from docker import APIClient
-    from docker.errors import APIError
 
 _BACKEND = "docker"
-#: Words of the kernel, passed on by the engine: there may be room later.
-_NO_ROOM = (
-    "no space left on device",
-    "cannot allocate memory",
-    "resource temporarily unavailable",
-    "too many open files",
-    "disk quota exceeded",
-)
-#: What no further try mends, though the engine calls it an error of its own.
-_WRONG = (
-    "could not select device driver",
-    "unable to find user",
-    "unknown runtime",
-    "no such file or directory",
-    "not a directory",
-    "permission denied",
-    "executable file not found",
-    "null(",
-)
-#: What to do about some words of the engine.
-_REMEDIES = {
-    r"network \S+ not found": "Make it with `docker network create`, or name another in "
-    "networking.job_container_network of the step's profile.",
-    "could not select device driver": "Install NVIDIA's container toolkit on the engine's host, and start the engine "
-    "again.",
-}
 _TRIES = 3
 
 
@@ -97,7 +64,8 @@ class Launch:
     def _create(self, client: APIClient, workload: Workload, executor: ContainerExecutor) -> Mapping[str, Any]:
         resources = resources_of(workload.step.name, executor, self._config)
         image = executor.container.image or self._config.default_task_image or self._site.default_task_image
-        composed = self._environment(workload)
+        places = self._places(workload)
+        composed = self._environment(workload, places)
         self._images.require(client, image)
         self._have_volumes(client)
         task = Task(
@@ -106,8 +74,9 @@ class Launch:
             labels={},
             environment=composed,
             resources=resources,
-            task_directory=composed[environment.SCRATCH],
-            job_storage=self._job_storage(client, workload, image),
+            task_directory=places.scratch,
+            config_directory=places.config_directory,
+            job_storage=self._job_storage(client, workload, image, places.job_storage),
             volume_labels=labels.of_run(workload.installation, *_run(workload), labels.TASK),
         )
         if not resources.gpus:
@@ -119,21 +88,12 @@ class Launch:
             raise CapacityError("Another worker of this engine was given the same GPUs first; asking again.")
         return container
 
-    def _environment(self, workload: Workload) -> dict[str, str]:
-        step = workload.environment.step
-        paths = {
-            environment.CONFIG_FILE: f"{CONFIG_DIRECTORY}/{CONFIG_NAME}",
-            environment.CONFIG_DIRECTORY: CONFIG_DIRECTORY,
-            environment.SCRATCH: TASK_DIRECTORY,
-        }
-        paths = {name: step.get(name) or path for name, path in paths.items()}
-        network = self._config.networking.job_container_network
-        return environment.compose(
-            self._config.env,
-            workload.environment,
-            paths,
-            loopback=loopback_for(network, self._site.loopback_address),
-        )
+    def _places(self, workload: Workload) -> Places:
+        return places_of(workload.environment.step, self._config.storage.additional_volume_mounts)
+
+    def _environment(self, workload: Workload, places: Places) -> dict[str, str]:
+        loopback = loopback_for(self._config.networking.job_container_network, self._site.loopback_address)
+        return environment.compose(self._config.env, workload.environment, places.variables(), loopback=loopback)
 
     def _have_volumes(self, client: APIClient) -> None:
         """Volumes that the profile names must be there, unless it says that they may be made."""
@@ -149,8 +109,9 @@ class Launch:
                         "set allow_create_volume where the step's profile names it."
                     ) from None
 
-    def _job_storage(self, client: APIClient, workload: Workload, image: str) -> dict[str, Any] | None:
-        target = workload.environment.step.get(environment.JOB_STORAGE)
+    def _job_storage(
+        self, client: APIClient, workload: Workload, image: str, target: str | None
+    ) -> dict[str, Any] | None:
         volume = self._config.storage.volume_name
         if target is None:
             return None
@@ -171,7 +132,7 @@ class Launch:
         except APIError as error:
             if error.status_code == 404 and "no such image" in refusal(error).lower():
                 raise CapacityError(f"Image {task.image} was removed from the engine; pulling it again.") from error
-            raise _judged(error, "create") from error
+            raise judged(error, "create") from error
         if labels.key_of(found["Config"].get("Labels") or {}) != workload.key:
             raise StartError(f"Failed to create container: its name {name} belongs to a container that is not ours")
         return found
@@ -180,19 +141,16 @@ class Launch:
         from docker.errors import APIError, NotFound
 
         config = json.dumps(workload.step.config).encode()
-        scratch = workload.environment.step.get(environment.SCRATCH) or TASK_DIRECTORY
-        entries = [
-            # Images may run as any user; upstream's directory is open to all of them too.
-            Entry(scratch, 0o777),
-            Entry(f"{CONFIG_DIRECTORY}/{CONFIG_NAME}", 0o644, config),
-        ]
+        places = self._places(workload)
+        # Images may run as any user; upstream's directory is open to all of them too.
+        entries = [Entry(places.scratch, 0o777), Entry(places.config_file, 0o644, config)]
         try:
             client.put_archive(container, "/", packed(entries))
             client.start(container)
         except APIError as error:
             if isinstance(error, NotFound) and "no such container" in refusal(error).lower():
                 raise BackendError("The container was removed before it was started.") from error
-            self._refused(client, container, _judged(error, "start"))
+            self._refused(client, container, judged(error, "start"))
 
     def _refused(self, client: APIClient, container: str, error: BackendError) -> None:
         """Give a container up that cannot be started, at once or after some tries."""
@@ -207,18 +165,3 @@ class Launch:
 def _run(workload: Workload) -> tuple[str, str, str]:
     key = workload.key
     return key.workspace, key.run_id, key.run_key
-
-
-def _judged(error: APIError, verb: str) -> BackendError:
-    """What a refusal means to the step.
-
-    :param verb: what was refused: `create` or `start`
-    """
-    words = refusal(error)
-    text = f"Failed to {verb} container: {words}"
-    if any(each in words.lower() for each in _NO_ROOM):
-        return CapacityError(text)
-    if error.status_code in (400, 404) or any(each in words.lower() for each in _WRONG):
-        remedy = next((advice for seen, advice in _REMEDIES.items() if re.search(seen, words, re.IGNORECASE)), None)
-        return StartError(f"{text}. {remedy}" if remedy else text, detail=words)
-    return BackendError(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -41,6 +43,7 @@ class Engine:
     start_: Exception | None = None
     made: dict[str, dict[str, Any]] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
+    copied: list[bytes] = field(default_factory=list)
 
     def inspect_image(self, _: str) -> dict[str, Any]:
         return {}
@@ -62,7 +65,9 @@ class Engine:
         self.made[name] = {"Id": name * 2, "Name": f"/{name}", "Config": body, "State": state}
         return {"Id": name * 2}
 
-    def put_archive(self, *_: object) -> bool:
+    def put_archive(self, _: str, path: str, archive: bytes) -> bool:
+        assert path == "/"
+        self.copied.append(archive)
         return True
 
     def start(self, container: str) -> None:
@@ -128,7 +133,27 @@ FOR_GOOD = [
         "profile.",
     ),
     (400, "invalid mount config for type \"volume\": invalid mount path: 'data' mount path must be absolute", ""),
-    (400, "Minimum memory limit allowed is 6MB", ""),
+    (
+        400,
+        "Minimum memory limit allowed is 6MB",
+        ". Raise limits.memory of the step's resources, or of its profile.",
+    ),
+    (
+        500,
+        "source …/bin/busybox is not directory",
+        ". The image has a file where a path variable of the step, or a volume of its profile, wants a directory.",
+    ),
+]
+LAYER = f"/var/lib/docker/overlay2/{'0f' * 32}/merged"
+PATHS = [
+    (f"source {LAYER}/bin/busybox is not directory", "source …/bin/busybox is not directory"),
+    (f"lstat {LAYER}/bin/sh/x: not a directory", "lstat …/bin/sh/x: not a directory"),
+    (
+        f'error mounting "/data/docker/volumes/{"0f" * 32}/_data" to rootfs at "/proc/x": "{LAYER}/proc/x" cannot',
+        'error mounting "…" to rootfs at "/proc/x": "…/proc/x" cannot',
+    ),
+    ('mounting "/d/volumes/nemo-jobs-storage/_data/jobs/w/r.k" to "/x"', 'mounting "…/jobs/w/r.k" to "/x"'),
+    ('exec: "/bin/volumes/x": no such file or directory', 'exec: "/bin/volumes/x": no such file or directory'),
 ]
 LATER = [
     (500, "write /var/lib/docker/containers/x/.tmp-config.v2.json: no space left on device"),
@@ -145,6 +170,15 @@ def test_what_no_further_try_mends(bench: Bench, status: int, words: str, remedy
     bench.engine.create, bench.engine.start_ = None, refusal(status, words)
     assert bench.refused(StartError) == f"Failed to start container: {words}{remedy}"
     assert bench.engine.made == {}
+
+
+@pytest.mark.parametrize(("words", "shown"), PATHS)
+def test_paths_of_the_host_are_not_shown(bench: Bench, words: str, shown: str) -> None:
+    bench.engine.create = refusal(400, words)
+    with pytest.raises(StartError) as told:
+        bench.begin()
+    assert str(told.value).startswith(f"Failed to create container: {shown}")
+    assert told.value.detail == shown
 
 
 @pytest.mark.parametrize(("status", "words"), LATER)
@@ -219,8 +253,30 @@ def test_where_a_step_has_its_own_storage(bench: Bench, asked: dict[str, str], m
     assert f"NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH={mounted}" in body["Env"]
 
 
-def test_a_step_may_say_that_its_configuration_is_elsewhere(bench: Bench) -> None:
-    bench.begin(workload(step={"NEMO_JOB_STEP_CONFIG_FILE_PATH": "/in/the/image.json"}))
-    environment = bench.engine.made[NAME]["Config"]["Env"]
-    assert "NEMO_JOB_STEP_CONFIG_FILE_PATH=/in/the/image.json" in environment
-    assert "NEMO_JOB_STEP_CONFIG_STORAGE_PATH=/var/run/scratch/config" in environment
+@pytest.mark.parametrize(
+    ("asked", "mounted", "file"),
+    [
+        ({}, "/var/run/scratch/config", "/var/run/scratch/config/job_step_config.json"),
+        ({"NEMO_JOB_STEP_CONFIG_STORAGE_PATH": "/cfg"}, "/cfg", "/cfg/job_step_config.json"),
+        ({"NEMO_JOB_STEP_CONFIG_FILE_PATH": "/etc/app.json"}, "/var/run/scratch/config", "/etc/app.json"),
+    ],
+)
+def test_the_configuration_is_where_the_step_is_told(
+    bench: Bench, asked: dict[str, str], mounted: str, file: str
+) -> None:
+    bench.begin(workload(step=asked))
+    body = bench.engine.made[NAME]["Config"]
+    assert body["HostConfig"]["Mounts"][1]["Target"] == mounted
+    assert f"NEMO_JOB_STEP_CONFIG_STORAGE_PATH={mounted}" in body["Env"]
+    assert f"NEMO_JOB_STEP_CONFIG_FILE_PATH={file}" in body["Env"]
+    with tarfile.open(fileobj=io.BytesIO(bench.engine.copied[-1])) as archive:
+        written = archive.extractfile(file.lstrip("/"))
+        assert written is not None and written.read() == b"{}"
+
+
+def test_a_path_that_cannot_be_is_refused_before_the_engine_is_asked(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, storage={"additional_volume_mounts": [{"volume_name": "data", "mount_path": "/data"}]})
+    asked = workload(step={"NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": "/proc/x"})
+    assert bench.refused(StartError, asked) == (
+        "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH is '/proc/x': /proc is the engine's own."
+    )
