@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,18 @@ def test_words_and_environment_arrive_byte_by_byte(dock: Dock) -> None:
     assert [base64.b64decode(line).decode() for line in found[: len(words)]] == list(words)
     seen = dict(item.split("=", 1) for item in base64.b64decode(found[-1]).decode().split("\0") if item)
     assert {name: seen[name] for name in values} == values
+
+
+def test_the_longest_words_that_the_kernel_takes(dock: Dock) -> None:
+    most = 128 * 1024 - 1
+    long = "x" * (most - len("LONG="))
+    backend = dock.backend()
+    script = 'echo "${#LONG} ${#1}"'
+    fits = dock.task("/bin/sh", "-c", script, "name", "y" * most, step={"LONG": long})
+    assert dock.output(backend, fits) == f"{len(long)} {most}\n"
+    for wrong in (dock.task("true", step={"LONG": long + "x"}), dock.task("true", "y" * (most + 1))):
+        with pytest.raises(StartError, match="is longer than 128 KiB"):
+            backend.submit(replace(wrong, key=dock.key("evaluate")))
 
 
 def test_an_image_without_entrypoint_in_the_step_runs_its_own(dock: Dock) -> None:

@@ -62,6 +62,7 @@ class Launch:
         }
 
     def _create(self, client: APIClient, workload: Workload, executor: ContainerExecutor) -> Mapping[str, Any]:
+        environment.check_words(executor.container)
         resources = resources_of(workload.step.name, executor, self._config)
         image = executor.container.image or self._config.default_task_image or self._site.default_task_image
         places = self._places(workload)

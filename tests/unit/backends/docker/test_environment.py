@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from nemo_airflow_provider.backends.base import Environment
 from nemo_airflow_provider.backends.docker import environment
-from nemo_airflow_provider.backends.docker.environment import compose
+from nemo_airflow_provider.backends.docker.environment import check_words, compose
 from nemo_airflow_provider.errors import StartError
+from nemo_airflow_provider.model.spec import Container
 
 PATHS = {
     environment.CONFIG_FILE: "/var/run/scratch/config/job_step_config.json",
@@ -47,6 +48,32 @@ def test_what_an_environment_cannot_hold(name: str, value: str) -> None:
     with pytest.raises(StartError) as told:
         composed(Environment({}, step={name: value}))
     assert str(told.value).startswith(f"Environment variable {name!r} cannot be given to a container")
+
+
+MOST = 128 * 1024 - 1
+TOO_LONG = "is longer than 128 KiB, the kernel's limit for one. Hand it over as a file, such as the step's config."
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_what_is_too_long_for_the_kernel(letter: str) -> None:
+    size = len(letter.encode())
+    fits = letter * ((MOST - len("A=")) // size)
+    assert composed(Environment({}, step={"A": fits}))["A"] == fits
+    with pytest.raises(StartError) as told:
+        composed(Environment({}, secrets={"A": fits + letter}))
+    assert str(told.value) == f"Environment variable A {TOO_LONG}"
+
+
+@pytest.mark.parametrize("part", ["entrypoint", "command"])
+def test_words_that_no_command_can_hold(part: str) -> None:
+    def told(word: str) -> str:
+        with pytest.raises(StartError) as error:
+            check_words(Container.model_validate({part: ["x" * MOST, word]}))
+        return str(error.value)
+
+    assert told("x" * (MOST + 1)) == f"Word 2 of the step's {part} {TOO_LONG}"
+    assert told("a\0b") == f"Word 2 of the step's {part} holds a NUL character, which no command can."
+    check_words(Container.model_validate({part: ["x" * MOST, ""]}))
 
 
 @pytest.mark.parametrize("group", ["step", "secrets"])
