@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class Device:
 
 
 def devices() -> tuple[Device, ...] | None:
-    """Every GPU of this host; None where the library is missing, so that nobody can tell."""
+    """Every GPU of this host that can be used; None where the library is missing, so that nobody can tell."""
     try:
         import pynvml
     except ImportError:
@@ -28,16 +30,21 @@ def devices() -> tuple[Device, ...] | None:
     except pynvml.NVMLError:
         return None
     try:
-        return tuple(_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        found = [_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError:
         return None
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+    return tuple(device for device in found if device is not None)
 
 
-def _device(pynvml: object, index: int) -> Device:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)  # type: ignore[attr-defined]
-    return Device(index, _text(pynvml.nvmlDeviceGetName(handle)), _text(pynvml.nvmlDeviceGetUUID(handle)))  # type: ignore[attr-defined]
+def _device(pynvml: Any, index: int) -> Device | None:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        return Device(index, _text(pynvml.nvmlDeviceGetName(handle)), _text(pynvml.nvmlDeviceGetUUID(handle)))
+    except pynvml.NVMLError:
+        return None  # it is broken, such as one that has fallen off the bus; the others are not
 
 
 def _text(value: object) -> str:
