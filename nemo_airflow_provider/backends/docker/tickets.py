@@ -12,18 +12,24 @@ import json
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.errors import BackendError, CapacityError
 
-#: Where every user of a host may make files, and services with a private /tmp still share: the first that is there.
+#: What services with a private /tmp still share goes first.
 _PLACES = ("/run/lock", "/var/lock", "/tmp")
+#: Where every user may make files. Who asks makes no difference, or root would be at another place than the rest.
+_OPEN_TO_ALL = stat.S_IWOTH | stat.S_ISVTX
 _LOCK = "lock"
+#: Mostly long enough to make a container; a step that waited here any longer would hear of no cancel meanwhile.
+_LOCK_TRIES = 20
+_LOCK_SECONDS = 0.05
 _CANNOT = "The GPUs of this host cannot be given out:"
 _REMEDY = "Every user that runs workers must be able to write there."
 
@@ -85,11 +91,12 @@ class Line:
         """Nobody else gives GPUs out meanwhile.
 
         :raises BackendError: the directory cannot be used
+        :raises CapacityError: somebody else is still at it
         """
         with self._told():
             file = self._open_lock()
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _take(file)
             yield
         finally:
             os.close(file)
@@ -120,7 +127,9 @@ class Line:
         """
         own = None if ticket is None else ticket.path.name
         with self._told():
-            return sum(own is None or path.name < own for path, _ in self._live() if path.name != own)
+            # With the lock nobody is just making a file, so what nobody holds has no owner any more.
+            held = [path.name for path in self._files() if _content(path, discard=True) is not None]
+        return sum(own is None or name < own for name in held if name != own)
 
     def waiters(self) -> list[Waiter]:
         """Everybody who waits, first come first; without the lock, so nothing is removed.
@@ -128,19 +137,14 @@ class Line:
         :raises BackendError: the directory cannot be read
         """
         try:
-            return [waiter for path in self._files() if (waiter := _waiter(path, discard=False)) is not None]
+            contents = [_content(path, discard=False) for path in self._files()]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise BackendError(
                 f"Who waits for the GPUs of this host cannot be read: {self.directory}: {error.strerror}"
             ) from error
-
-    def _live(self) -> Iterator[tuple[Path, Waiter]]:
-        for path in self._files():
-            # With the lock nobody is just making a file, so what nobody holds has no owner any more.
-            if (waiter := _waiter(path, discard=True)) is not None:
-                yield path, waiter
+        return [waiter for each in contents if each is not None and (waiter := _waiter(each)) is not None]
 
     def _files(self) -> list[Path]:
         return sorted(path for path in self.directory.iterdir() if path.name[:1].isdigit())
@@ -168,11 +172,26 @@ class Line:
             return file
 
 
+def _take(file: int) -> None:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_SECONDS)
+        else:
+            return
+    raise CapacityError("Another worker of this host is giving out GPUs; asking again.")
+
+
 def _place() -> Path:
     for place in _PLACES:
-        if os.path.isdir(place) and os.access(place, os.W_OK):
-            return Path(place)
-    raise BackendError(f"{_CANNOT} none of {', '.join(_PLACES)} can be written to. {_REMEDY}")
+        with suppress(OSError):
+            mode = os.stat(place).st_mode
+            if stat.S_ISDIR(mode) and mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
+                return Path(place)
+    raise BackendError(
+        f"{_CANNOT} none of {', '.join(_PLACES)} is a directory where every user may make files (mode 1777). {_REMEDY}"
+    )
 
 
 def _number(path: Path) -> int:
@@ -180,19 +199,19 @@ def _number(path: Path) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _waiter(path: Path, *, discard: bool) -> Waiter | None:
-    """Who holds a ticket.
+def _content(path: Path, *, discard: bool) -> bytes | None:
+    """What a ticket says; None where nobody holds it.
 
     :param discard: whether a file that nobody holds is removed, where that is allowed
     """
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _read(file)
+        return os.pread(file, 1 << 16, 0)
     else:
         if discard:
             with suppress(OSError):
@@ -202,9 +221,10 @@ def _waiter(path: Path, *, discard: bool) -> Waiter | None:
         os.close(file)
 
 
-def _read(file: int) -> Waiter | None:
+def _waiter(content: bytes) -> Waiter | None:
+    """Who holds a ticket; None where it does not say: it is being written, or of another version."""
     try:
-        value: Any = json.loads(os.pread(file, 1 << 16, 0))
-        return Waiter(**value)
+        value: Any = json.loads(content)
+        return Waiter(**{each.name: value[each.name] for each in fields(Waiter) if each.name in value})
     except (ValueError, TypeError):
-        return None  # it is being written
+        return None

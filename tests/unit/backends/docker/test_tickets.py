@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from nemo_airflow_provider.backends.docker import tickets
 from nemo_airflow_provider.backends.docker.tickets import Line, Ticket, Waiter
-from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.errors import BackendError, CapacityError
 
 
 def waiter(step: str) -> Waiter:
@@ -112,6 +115,23 @@ def test_gpus_are_given_out_by_one_process_at_a_time(line: Line) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(lock)
         child.kill()
+        child.wait()
+        with line.locked():
+            pass
+
+
+def test_who_finds_the_lock_taken_asks_again_later(line: Line) -> None:
+    """Instead of waiting, deaf to a cancel, for a process that may be stuck."""
+    with process(line, HOLDS):
+        with pytest.raises(CapacityError) as told, line.locked():
+            pytest.fail("the lock was had")
+        assert str(told.value) == "Another worker of this host is giving out GPUs; asking again."
+
+
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(line.locked())
+        monkeypatch.setattr(time, "sleep", lambda _: stack.close())
         with line.locked():
             pass
 
@@ -144,11 +164,31 @@ def test_a_ticket_that_is_being_written_is_not_listed(line: Line, content: bytes
     ticket.drop()
 
 
+def test_a_ticket_that_cannot_be_read_keeps_its_place(line: Line) -> None:
+    """A later version may write another."""
+    with process(line, JOINS.replace("print(", "ticket.path.write_bytes(b'{}'); print(")) as child:
+        own = joined(line, "own")
+        assert (before(line, own), before(line)) == (1, 2)
+        assert line.waiters() == [waiter("own")]
+        child.kill()
+        child.wait()
+        assert before(line, own) == 0
+        own.drop()
+
+
+def test_what_a_later_version_says_of_a_waiter_besides_is_ignored(line: Line) -> None:
+    ticket = joined(line, "own")
+    ticket.path.write_text(json.dumps({**asdict(waiter("own")), "priority": 7}))
+    assert line.waiters() == [waiter("own")]
+    ticket.drop()
+
+
 def test_files_of_others_are_no_tickets(line: Line) -> None:
     ticket = joined(line, "own")
     (line.directory / "notes").write_text("x")
     (line.directory / "000000000009.link").symlink_to("/etc/passwd")
     (line.directory / "7").mkdir()
+    os.mkfifo(line.directory / "8")
     assert before(line) == 1
     ticket.drop()
 
@@ -222,9 +262,29 @@ def test_a_line_that_cannot_be_joined_is_no_fault_of_the_engine(line: Line) -> N
             line.before(None)
 
 
-def test_a_host_without_any_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tickets, "_PLACES", (str(tmp_path / "a"), str(tmp_path / "b")))
-    with pytest.raises(BackendError, match="The GPUs of this host cannot be given out: none of .*/a, .*/b can be"):
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """Where a line may be, the first that will do; none is there."""
+    made = [tmp_path / name for name in "abcd"]
+    monkeypatch.setattr(tickets, "_PLACES", tuple(map(str, made)))
+    return made
+
+
+def test_a_host_without_any_place(places: list[Path]) -> None:
+    with pytest.raises(BackendError) as told:
         before(Line("e"))
-    (tmp_path / "b").mkdir()
-    assert Line("e").directory.parent == tmp_path / "b"
+    assert str(told.value) == (
+        f"The GPUs of this host cannot be given out: none of {', '.join(map(str, places))} is a directory where every "
+        "user may make files (mode 1777). Every user that runs workers must be able to write there."
+    )
+
+
+def test_every_user_of_the_host_comes_to_the_same_place(places: list[Path]) -> None:
+    """Also root, who may write everywhere."""
+    places[0].write_text("")
+    for place, mode in zip(places[1:], (0o755, 0o777, 0o1777), strict=True):
+        place.mkdir()
+        place.chmod(mode)
+    assert Line("e").directory.parent == places[3]
+    places[1].chmod(0o1777)
+    assert Line("e").directory.parent == places[1]
