@@ -41,6 +41,12 @@ class Lease:
     gpus: tuple[int, ...]
     workload: WorkloadKey | None
     installation: str = ""
+    is_started: bool = True
+
+    @property
+    def rank(self) -> tuple[bool, int, str]:
+        """Of two that have one GPU the lower keeps it: one that is started, then the earlier."""
+        return (not self.is_started, self.created, self.container)
 
 
 def leases(client: APIClient) -> list[Lease]:
@@ -52,7 +58,12 @@ def leases(client: APIClient) -> list[Lease]:
 def _lease(container: Mapping[str, Any]) -> Lease:
     own = container.get("Labels") or {}
     return Lease(
-        container["Id"], int(container["Created"]), labels.gpus_of(own), labels.key_of(own), labels.installation_of(own)
+        container["Id"],
+        int(container["Created"]),
+        labels.gpus_of(own),
+        labels.key_of(own),
+        labels.installation_of(own),
+        is_started=container["State"] != "created",
     )
 
 
@@ -102,14 +113,24 @@ class GpuPool:
             ticket.drop()
 
 
-def is_contested(client: APIClient, container: str) -> bool:
-    """Whether a container has a GPU that an earlier one has too: workers of two hosts share an engine, not a lock."""
+def claim(client: APIClient, container: Mapping[str, Any]) -> None:
+    """Return when nobody else has the GPUs of a container, which may then be started.
+
+    Workers of two hosts share an engine, not a lock. Each looks when its own container is there: of two that share a
+    GPU at least one sees the other, however late it appears or whatever time it bears, and is not started.
+
+    :param container: the engine's description of it
+    :raises CapacityError: another has one of them; the container is removed, unless the other is to be
+    """
+    if not labels.gpus_of(container["Config"].get("Labels") or {}):
+        return
     all_leases = leases(client)
-    own = next((lease for lease in all_leases if lease.container == container), None)
+    own = next((lease for lease in all_leases if lease.container == container["Id"]), None)
     if own is None:
-        return False
-    return any(
-        set(own.gpus) & set(other.gpus) and (other.created, other.container) < (own.created, own.container)
-        for other in all_leases
-        if other is not own
-    )
+        return
+    rivals = [lease for lease in all_leases if lease is not own and set(lease.gpus) & set(own.gpus)]
+    if any(rival.rank < own.rank for rival in rivals):
+        client.remove_container(own.container, force=True, v=True)
+        raise CapacityError("Another worker of this engine was given the same GPUs first; asking again.")
+    if rivals:
+        raise CapacityError("Another worker of this engine was given the same GPUs, and has yet to give them up.")

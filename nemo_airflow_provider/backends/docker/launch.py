@@ -54,6 +54,7 @@ class Launch:
             raise StartError(f"Step '{workload.step.name}' is a process of a host; a Docker profile runs images only.")
         container = self._engine.inspect(client, workload.key) or self._create(client, workload, executor)
         if container["State"]["Status"] == "created":
+            gpus.claim(client, container)
             self._start(client, workload, container["Id"])
         return {
             "container_id": container["Id"][:12],
@@ -83,11 +84,7 @@ class Launch:
         if not resources.gpus:
             return self._made(client, workload, task)
         with self._pool.granted(client, workload.key, resources.gpus, workload.installation) as ids:
-            container = self._made(client, workload, replace(task, gpus=ids))
-        if gpus.is_contested(client, container["Id"]):
-            client.remove_container(container["Id"], force=True, v=True)
-            raise CapacityError("Another worker of this engine was given the same GPUs first; asking again.")
-        return container
+            return self._made(client, workload, replace(task, gpus=ids))
 
     def _places(self, workload: Workload) -> Places:
         return places_of(workload.environment.step, self._config.storage.additional_volume_mounts)

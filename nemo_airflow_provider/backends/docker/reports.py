@@ -80,10 +80,10 @@ class DockerReports(SupportsProbe, SupportsGpus):
 def board(devices: Iterable[Device], held: Sequence[Lease], waiting: Iterable[Waiter]) -> GpuBoard:
     """The GPUs of the pool, then those that containers have beyond it, each in the order of ids.
 
-    Of two containers that have one GPU the earlier counts, see `gpus.is_contested`.
+    Of two containers that have one GPU the one that keeps it counts, see `gpus.claim`.
     """
     holders: dict[int, Lease] = {}
-    for lease in sorted(held, key=lambda lease: (lease.created, lease.container)):
+    for lease in sorted(held, key=lambda lease: lease.rank):
         for gpu in lease.gpus:
             holders.setdefault(gpu, lease)
     pool = {device.id: device for device in devices}

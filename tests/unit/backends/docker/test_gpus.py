@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from nemo_airflow_provider.backends.docker import labels
-from nemo_airflow_provider.backends.docker.gpus import GpuPool, is_contested, leases
+from nemo_airflow_provider.backends.docker.gpus import GpuPool, claim, leases
 from nemo_airflow_provider.backends.docker.nvml import Device
 from nemo_airflow_provider.backends.docker.tickets import Line
 from nemo_airflow_provider.errors import CapacityError, StartError
 from nemo_airflow_provider.model.names import WorkloadKey
 from tests.unit.backends.docker.make import KEY, workload
+
+FIRST = "Another worker of this engine was given the same GPUs first; asking again."
+GONE = "Another worker of this engine was given the same GPUs, and has yet to give them up."
 
 
 @dataclass
@@ -31,6 +35,15 @@ class Engine:
             for each in self.listed
             if each["State"] in filters["status"] and all_in(filters["label"], each["Labels"] or {})
         ]
+
+    def start(self, name: str) -> None:
+        for each in self.listed:
+            if each["Id"] == name:
+                each["State"] = "running"
+
+    def remove_container(self, name: str, *, force: bool, v: bool) -> None:
+        assert force and v
+        self.listed = [each for each in self.listed if each["Id"] != name]
 
     def holds(self, name: str, *gpus: int, key: WorkloadKey = KEY, created: int = 1, state: str = "running") -> None:
         own = labels.of_workload(workload(key), "docker", gpus)
@@ -184,21 +197,74 @@ def test_what_waits_is_told_with_its_name(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "contested"),
+    ("others", "said"),
     [
-        ([("own", (0, 1), 5)], False),
-        ([("own", (0, 1), 5), ("other", (2,), 1)], False),
-        ([("own", (0, 1), 5), ("other", (1,), 4)], True),
-        ([("own", (0, 1), 5), ("other", (1,), 6)], False),
-        # Made in the same second: the ids decide, so one of the two keeps them.
-        ([("own", (0, 1), 5), ("a", (1,), 5)], True),
-        ([("own", (0, 1), 5), ("z", (1,), 5)], False),
-        ([("other", (0,), 1)], False),
+        ([], None),
+        ([("other", (2,), 1, "running")], None),
+        ([("other", (1,), 4, "exited")], None),
+        # One that runs, or did, keeps what it has; of two that do not, the earlier, as soon as the other has gone.
+        ([("other", (1,), 4, "created")], FIRST),
+        ([("other", (1,), 6, "created")], GONE),
+        ([("other", (1,), 6, "running")], FIRST),
+        ([("other", (1,), 6, "paused")], FIRST),
+        ([("late", (0,), 6, "created"), ("early", (1,), 4, "created")], FIRST),
+        # Made in the same second: the ids decide.
+        ([("a", (1,), 5, "created")], FIRST),
+        ([("z", (1,), 5, "created")], GONE),
     ],
 )
 def test_two_hosts_that_share_an_engine(
-    engine: Engine, held: list[tuple[str, tuple[int, ...], int]], contested: bool
+    engine: Engine, others: list[tuple[str, tuple[int, ...], int, str]], said: str | None
 ) -> None:
-    for name, gpus, created in held:
-        engine.holds(name, *gpus, created=created)
-    assert is_contested(cast("Any", engine), "own") is contested
+    engine.holds("own", 0, 1, created=5, state="created")
+    for name, gpus, created, state in others:
+        engine.holds(name, *gpus, created=created, state=state)
+    assert claimed(engine, "own") == said
+    assert ("own" in [each["Id"] for each in engine.listed]) is (said != FIRST)
+
+
+def claimed(engine: Engine, name: str) -> str | None:
+    """Claim the GPUs of a container; what is said where it is not to be started."""
+    own = next((each["Labels"] for each in engine.listed if each["Id"] == name), {})
+    try:
+        claim(cast("Any", engine), {"Id": name, "Config": {"Labels": own}})
+    except CapacityError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("created", [(5, 5), (5, 6), (6, 5)])
+def test_whenever_two_hosts_look_one_container_is_started(created: tuple[int, int]) -> None:
+    """Each makes its container, claims its GPUs and then starts it; the engine's times say nothing of what is seen."""
+    orders = set(permutations(["make a", "claim a", "start a", "make b", "claim b", "start b"]))
+    alternatives = [
+        order
+        for order in orders
+        if all(
+            [step for step in order if step.endswith(name)] == [f"{verb} {name}" for verb in ("make", "claim", "start")]
+            for name in "ab"
+        )
+    ]
+    assert len(alternatives) == 20
+    for order in alternatives:
+        engine, free = Engine(), set()
+        for step in order:
+            verb, name = step.split()
+            if verb == "make":
+                engine.holds(name, 0, created=created["ab".index(name)], state="created")
+            elif verb == "claim" and claimed(engine, name) is None:
+                free.add(name)
+            elif verb == "start" and name in free:
+                engine.start(name)
+        # Who was not let go ahead asks again.
+        for _ in range(2):
+            for name in [each["Id"] for each in engine.listed if each["State"] == "created"]:
+                if claimed(engine, name) is None:
+                    engine.start(name)
+        assert [each["State"] for each in engine.listed] == ["running"], order
+
+
+def test_a_container_without_gpus_is_nobodys_rival(engine: Engine) -> None:
+    claim(cast("Any", None), {"Id": "own", "Config": {"Labels": None}})
+    engine.holds("other", 0)
+    claim(cast("Any", engine), {"Id": "removed", "Config": {"Labels": {labels.GPUS: "0"}}})

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from nemo_airflow_provider.backends.base import Site, Workload
+from nemo_airflow_provider.backends.docker import labels
 from nemo_airflow_provider.backends.docker.access import Access
 from nemo_airflow_provider.backends.docker.engine import DockerEngine
 from nemo_airflow_provider.backends.docker.gpus import GpuPool
@@ -116,6 +117,17 @@ def test_a_container_that_runs_is_adopted(bench: Bench) -> None:
     bench.engine.made[NAME]["State"] = {"Status": "running", "Running": True}
     bench.begin()
     assert len(bench.engine.started) == 1
+
+
+def test_a_container_whose_gpus_another_has_is_not_started_when_it_is_adopted(bench: Bench) -> None:
+    for name, state in ((NAME, "created"), ("other", "running")):
+        body = {"Labels": labels.of_workload(workload(), "docker", (0,))}
+        bench.engine.create_container_from_config(body, name)
+        bench.engine.made[name]["State"]["Status"] = state
+    assert bench.refused(CapacityError) == (
+        "Another worker of this engine was given the same GPUs first; asking again."
+    )
+    assert (bench.engine.started, list(bench.engine.made)) == ([], ["other"])
 
 
 FOR_GOOD = [
