@@ -66,6 +66,10 @@ class Engine:
         self.made[name] = {"Id": name * 2, "Name": f"/{name}", "Config": body, "State": state}
         return {"Id": name * 2}
 
+    def containers(self, **_: object) -> list[dict[str, Any]]:
+        listed = [(each["Id"], each["Config"]["Labels"], each["State"]["Status"]) for each in self.made.values()]
+        return [{"Id": name, "Created": 1, "Labels": own, "State": state} for name, own, state in listed]
+
     def put_archive(self, _: str, path: str, archive: bytes) -> bool:
         assert path == "/"
         self.copied.append(archive)
