@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import ssl
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from http.client import BadStatusLine, HTTPException, RemoteDisconnected
+from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,8 @@ SOCKET = "unix:///var/run/docker.sock"
 _SECONDS = 60
 #: What an engine that speaks TLS says to who does not (Go's `net/http`).
 _PLAIN_HTTP = "HTTP request to an HTTPS server"
+#: Scheme and userinfo of an address; a user has no '@', a password may.
+_USERINFO = re.compile(r"^(\s*[^:/]*://)([^/]*)@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +46,36 @@ class Access:
     :param connection: id of the Airflow connection that says so; None: the host's own engine
     """
 
-    url: str = SOCKET
+    url: str = field(default=SOCKET, repr=False)
     tls: Any = None
     logins: Mapping[str, Login] = field(default_factory=dict)
     connection: str | None = None
+
+    @property
+    def shown_url(self) -> str:
+        """The address without who asks there, which may be a secret."""
+        return _USERINFO.sub(r"\1***@", self.url)
 
     def client(self) -> APIClient:
         """A client that speaks the engine's own version of its API.
 
         :raises BackendError: the engine cannot be reached; the text says what to do
         """
+        if (userinfo := _USERINFO.match(self.url)) and ":" in userinfo[2]:
+            raise BackendError(
+                f"{self._named()} is {self.shown_url}, with a password in it, which no engine asks for: leave it out."
+            )
         with self.told():
-            return _client_class()(base_url=self.url, tls=self.tls or False, version="auto", timeout=_SECONDS)
+            try:
+                return _client_class()(base_url=self.url, tls=self.tls or False, version="auto", timeout=_SECONDS)
+            except ValueError as error:
+                if isinstance(error, OSError):  # those of `requests`
+                    raise
+                raise BackendError(f"{self._named()} is {self.shown_url}, which is no address: {error}.") from None
+
+    def _named(self) -> str:
+        """Where the address comes from."""
+        return f"docker_url in the extra of connection '{self.connection}'" if self.connection else "DOCKER_HOST"
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -61,20 +83,24 @@ class Access:
 
         :raises BackendError: it cannot be reached
         """
-        from docker.errors import APIError, DockerException, TLSParameterError
+        from docker.errors import APIError, DockerException, StreamParseError, TLSParameterError
         from requests.exceptions import RequestException
+        from urllib3.exceptions import HTTPError
 
+        closed = (DockerException, TLSParameterError, StreamParseError, RequestException, HTTPError, HTTPException)
         try:
             yield
         except APIError:
             raise
-        except (DockerException, TLSParameterError, RequestException, OSError) as error:
-            raise BackendError(self._sentence(error)) from error
+        except (*closed, OSError, *_of_ssh()) as error:
+            # The words of an error may have the address too.
+            cause = error if self.shown_url == self.url else None
+            raise BackendError(self._sentence(error)) from cause
 
     def _sentence(self, error: BaseException) -> str:
         causes = list(_causes(error))
-        reason = _reason(causes)
-        where = f"the Docker engine at {self.url}"
+        reason = _reason(causes).replace(self.url.strip(), self.shown_url)
+        where = f"the Docker engine at {self.shown_url}"
         if any(isinstance(cause, ssl.SSLError) for cause in causes) or _PLAIN_HTTP in reason or "TLS" in reason:
             fields = "tls_ca_cert, tls_client_cert and tls_client_key in the extra of connection"
             return f"TLS with {where} failed: {reason.rstrip('.')}. See " + (
@@ -92,6 +118,12 @@ class Access:
             if self.connection
             else "name an engine that runs by the profile's docker_conn_id or the variable DOCKER_HOST."
         )
+
+
+def _of_ssh() -> tuple[type[Exception], ...]:
+    """What the client's SSH raises; nothing, as long as nobody has asked for one."""
+    paramiko = sys.modules.get("paramiko")
+    return () if paramiko is None else (paramiko.SSHException,)
 
 
 @cache
@@ -129,7 +161,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _reason(causes: list[BaseException]) -> str:
     """What the system itself says, in one line."""
     from docker.errors import APIError
-    from requests.exceptions import Timeout
 
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
@@ -142,13 +173,22 @@ def _reason(causes: list[BaseException]) -> str:
             # An address that is not found has a number of its own kind.
             return (cause.strerror or os.strerror(cause.errno)).lower()
     for cause in causes:
-        if isinstance(cause, Timeout | TimeoutError):
-            return "timed out"
-        if isinstance(cause, JSONDecodeError | BadStatusLine) and not isinstance(cause, RemoteDisconnected):
-            return "it does not answer as an engine does"
-        if isinstance(cause, HTTPException):
-            return str(cause).lower()
+        if told := _of_protocol(cause):
+            return told
     return " ".join(str(causes[0]).split()) or type(causes[0]).__name__
+
+
+def _of_protocol(cause: BaseException) -> str | None:
+    from docker.errors import StreamParseError
+    from requests.exceptions import Timeout
+
+    if isinstance(cause, Timeout | TimeoutError):
+        return "timed out"
+    if isinstance(cause, IncompleteRead | StreamParseError):
+        return "it broke off in the middle of an answer"
+    if isinstance(cause, JSONDecodeError | BadStatusLine):
+        return str(cause).lower() if isinstance(cause, RemoteDisconnected) else "it does not answer as an engine does"
+    return str(cause).lower() if isinstance(cause, HTTPException) else None
 
 
 def _user() -> str:

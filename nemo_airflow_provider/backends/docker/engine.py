@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _NAME_TRIES = 100
 _NAME_SECONDS = 0.05
+#: What an engine says to a client of the one that was there before.
+_OTHER_VERSION = re.compile(r"client version \S+ is too (new|old)")
 
 
 class DockerEngine:
@@ -57,16 +60,23 @@ class DockerEngine:
             with self.access.told():
                 yield self._client
         except APIError as error:
-            raise BackendError(f"The Docker engine at {self.access.url} refuses: {refusal(error)}") from error
+            if _OTHER_VERSION.search(refusal(error)):
+                self._client = None  # the next one asks which version this engine speaks
+            raise BackendError(f"The Docker engine at {self.access.shown_url} refuses: {refusal(error)}") from error
 
     def identity(self) -> str:
         """`<host>/<id of the engine>`; the id stays when the engine is started anew.
 
-        :raises BackendError: it does not answer
+        :raises BackendError: it does not answer, or does not say
         """
         if self._identity is None:
             with self.asked() as client:
                 info = client.info()
+            if not info.get("Name") or not info.get("ID"):
+                raise BackendError(
+                    f"The Docker engine at {self.access.shown_url} does not say who it is: its `docker info` has no "
+                    "Name or no ID."
+                )
             self._identity = f"{info['Name']}/{info['ID']}"
         return self._identity
 

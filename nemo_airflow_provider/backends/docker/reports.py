@@ -54,7 +54,7 @@ class DockerReports(SupportsProbe, SupportsGpus):
         with self._engine.asked() as client:
             version, info = client.version(), client.info()
             volume = _volume(client, self._config.storage.volume_name)
-        engine = f"Docker {version['Version']} (API {version['ApiVersion']}) at {self._engine.access.url}"
+        engine = f"Docker {version['Version']} (API {version['ApiVersion']}) at {self._engine.access.shown_url}"
         remarks = list(storage_remarks(version["ApiVersion"], volume))
         if for_gpus:
             remarks += gpu_remarks(info.get("Runtimes") or {}, has_gpus=self.has_gpus())

@@ -7,17 +7,20 @@ import os
 import re
 import socket
 import ssl
+import sys
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from http.client import IncompleteRead
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nemo_airflow_provider.backends.docker.access import Access, Login
+from nemo_airflow_provider.backends.docker.access import SOCKET, Access, Login
 from nemo_airflow_provider.errors import BackendError
 
 #: The engine's client leaves sockets that it could not connect to the garbage collector.
@@ -210,6 +213,79 @@ def test_something_else_that_listens(answer: bytes, reason: str) -> None:
 )
 def test_an_address_that_is_none(url: str, reason: str) -> None:
     assert told(Access(url)) == f"No answer from the Docker engine at {url}: {reason}. {_OWN_REMEDY}"
+
+
+@pytest.mark.parametrize("url", ["tcp://[::1:2375", "tcp://engine:port", "tcp://engine:99999999"])
+def test_an_address_that_nobody_can_read(url: str) -> None:
+    assert told(Access(url)).startswith(f"DOCKER_HOST is {url}, which is no address: ")
+    whose = "docker_url in the extra of connection 'gpu'"
+    assert told(Access(url, connection="gpu")).startswith(f"{whose} is {url}, which is no address: ")
+
+
+@pytest.mark.parametrize(
+    "url", ["tcp://me:hunter2@engine:2375", "ssh://me:hunter@2@engine", " http://:hunter2@engine:1"]
+)
+def test_an_address_with_a_password(url: str) -> None:
+    sentence = told(Access(url))
+    assert "hunter" not in sentence and "hunter" not in repr(Access(url))
+    assert re.fullmatch(
+        r"DOCKER_HOST is \s*\w+://\*\*\*@engine\S*, with a password in it, which no engine asks for: leave it out.",
+        sentence,
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "reason"),
+    [
+        ("tcp://token@127.0.0.1:{port}", "tcp://***@127.0.0.1:{port}", "connection refused"),
+        ("tcp://token@host", "tcp://***@host", "Invalid bind address format: port is required: tcp://***@host"),
+        ("nonsense://token@h", "nonsense://***@h", "Invalid bind address protocol: nonsense://***@h"),
+    ],
+)
+def test_who_asks_is_not_shown(url: str, shown: str, reason: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(BackendError) as error:
+        Access(url.format(port=port)).client()
+    assert str(error.value) == (
+        f"No answer from the Docker engine at {shown.format(port=port)}: {reason}. {_OWN_REMEDY}"
+    )
+    assert error.value.__suppress_context__, "a traceback would show it"
+
+
+@pytest.mark.parametrize("url", [SOCKET, "tcp://h:1", "tcp://h:1/a@b", "unix:///run/a@b.sock", "ssh://h"])
+def test_an_address_without_a_user_is_shown_as_it_is(url: str) -> None:
+    assert Access(url).shown_url == url
+
+
+class SSHException(Exception):
+    """As paramiko's, which the client uses for ssh:// where it is installed."""
+
+
+def faults() -> list[tuple[Exception, str]]:
+    from docker.errors import StreamParseError
+    from urllib3.exceptions import ProtocolError
+
+    return [
+        (SSHException("Server 'gpu' not found in known_hosts"), "Server 'gpu' not found in known_hosts"),
+        (ProtocolError("Connection broken: x", IncompleteRead(b"x")), "it broke off in the middle of an answer"),
+        (IncompleteRead(b"x"), "it broke off in the middle of an answer"),
+        (StreamParseError(ValueError("x")), "it broke off in the middle of an answer"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(faults())))
+def test_whatever_the_client_raises_is_told(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setitem(sys.modules, "paramiko", SimpleNamespace(SSHException=SSHException))
+    error, reason = faults()[number]
+    with pytest.raises(BackendError) as told, Access("ssh://gpu").told():
+        raise error
+    assert str(told.value) == f"No answer from the Docker engine at ssh://gpu: {reason}. {_OWN_REMEDY}"
+
+
+def test_our_own_mistakes_are_not_taken_for_the_engines() -> None:
+    with pytest.raises(ValueError, match="ours"), Access().told():
+        raise ValueError("ours")
 
 
 def test_an_engine_that_is_silent_has_timed_out() -> None:

@@ -19,10 +19,11 @@ class Client:
 
     containers: dict[str, dict[str, str] | None] = field(default_factory=dict)
     asked: int = 0
+    about: dict[str, str] = field(default_factory=lambda: {"Name": "host", "ID": "ABCD:EFGH"})
 
     def info(self) -> dict[str, str]:
         self.asked += 1
-        return {"Name": "host", "ID": "ABCD:EFGH"}
+        return self.about
 
     def inspect_container(self, name: str) -> dict[str, Any]:
         from docker.errors import NotFound
@@ -91,3 +92,35 @@ def test_a_way_that_was_closed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(BackendError, match="closed"):
         engine.identity()
     assert engine.identity() == "host/ABCD:EFGH"
+
+
+@pytest.mark.parametrize("about", [{"Name": "host"}, {"ID": "A:B"}, {"Name": "host", "ID": ""}, {}])
+def test_an_engine_that_does_not_say_who_it_is(client: Client, about: dict[str, str]) -> None:
+    client.about = about
+    with pytest.raises(BackendError) as told:
+        DockerEngine(lambda: Access("tcp://token@engine:2375")).identity()
+    assert str(told.value) == (
+        "The Docker engine at tcp://***@engine:2375 does not say who it is: its `docker info` has no Name or no ID."
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "is_made_anew"),
+    [
+        ("client version 1.50 is too new. Maximum supported API version is 1.41", True),
+        ("client version 1.41 is too old. Minimum supported API version is 1.44", True),
+        ("no room for that", False),
+    ],
+)
+def test_an_engine_of_another_version_is_asked_anew(
+    monkeypatch: pytest.MonkeyPatch, words: str, is_made_anew: bool
+) -> None:
+    from docker.errors import APIError
+
+    made: list[Client] = []
+    monkeypatch.setattr(Access, "client", lambda _: made.append(Client()) or made[-1])
+    engine = DockerEngine(Access)
+    with pytest.raises(BackendError, match=words), engine.asked():
+        raise APIError("400", explanation=words)
+    assert engine.identity() == "host/ABCD:EFGH"
+    assert len(made) == 1 + is_made_anew

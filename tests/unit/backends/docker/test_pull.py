@@ -252,9 +252,9 @@ REPORT = json.dumps(event("a", "Downloading", MEGA, 40 * MEGA)).encode()
 @pytest.mark.parametrize(
     ("engine", "reason"),
     [
-        (Engine((REPORT,), "cut off"), "broke off: Connection broken"),
-        (Engine((REPORT, b'{"status": "Wai'), "well"), "broke off: "),
-        (Engine((REPORT, b"\xff\r\n"), "well"), "broke off: "),
+        (Engine((REPORT,), "cut off"), "it broke off in the middle of an answer"),
+        (Engine((REPORT, b'{"status": "Wai'), "well"), "it broke off in the middle of an answer"),
+        (Engine((REPORT, b"\xff\r\n"), "well"), "it broke off in the middle of an answer"),
         (Engine((REPORT, b"[1]"), "well"), "broke off: "),
         (Engine((REPORT,), "well"), "The engine ended the pull, but does not have the image."),
         # Whatever else: the thread says how it ended.
