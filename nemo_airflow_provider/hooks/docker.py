@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 _TLS = ("tls_ca_cert", "tls_client_cert", "tls_client_key")
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+_FALSE = ("n", "no", "f", "false", "off", "0")
 #: Upstream's variables of a registry (configuration contract §5.1).
 _REGISTRY = "NEMO_JOBS_IMAGE_REGISTRY"
 
@@ -45,7 +47,7 @@ def connect(connection_id: str | None) -> Access:
             )
         own = _own(logins)
         return Access(own.url, own.tls, logins, connection_id)
-    return Access(str(url), _tls(connection_id, extra), logins, connection_id)
+    return Access(str(url), _tls(connection_id, str(url), extra), logins, connection_id)
 
 
 def _found(connection_id: str) -> Connection:
@@ -74,22 +76,58 @@ def _own(logins: Mapping[str, Login]) -> Access:
     return Access(found.get("base_url") or SOCKET, found.get("tls") or None, logins)
 
 
-def _tls(connection_id: str, extra: Mapping[str, Any]) -> Any:
-    given = {name: extra.get(name) for name in _TLS}
-    if not any(given.values()):
-        return None
-    if missing := [name for name, path in given.items() if not path or not os.path.isfile(path)]:
-        raise BackendError(
-            f"Connection '{connection_id}': {', '.join(missing)} in its extra must be the path of a file on the worker."
-        )
-    from airflow.providers.docker.hooks.docker import DockerHook
+def _tls(connection_id: str, url: str, extra: Mapping[str, Any]) -> Any:
+    """What the client shows to the engine and asks of it; None: the address alone says whether there is TLS.
 
-    return DockerHook.construct_tls_config(
-        ca_cert=given["tls_ca_cert"],
-        client_cert=given["tls_client_cert"],
-        client_key=given["tls_client_key"],
-        verify=bool(extra.get("tls_verify", True)),
-    )
+    Without an authority the engine's certificate is one of those that `requests` believes; without a certificate of the
+    client's own it shows none.
+    """
+    from docker.errors import TLSParameterError
+    from docker.tls import TLSConfig
+
+    given = {name: extra[name] for name in _TLS if extra.get(name)}
+    verify = _boolean(connection_id, "tls_verify", extra.get("tls_verify"))
+    if not given and not _is_tls_alone(url, verify):
+        return None
+    if wrong := [name for name, path in given.items() if not _is_readable(path)]:
+        raise BackendError(
+            f"Connection '{connection_id}': {', '.join(wrong)} in its extra must be the path of a file on the worker "
+            "that the worker's user may read."
+        )
+    authority, certificate, key = (given.get(name) for name in _TLS)
+    if (certificate is None) != (key is None):
+        raise BackendError(
+            f"Connection '{connection_id}': its extra has one of tls_client_cert and tls_client_key; the engine needs "
+            "both or neither."
+        )
+    try:
+        return TLSConfig(
+            client_cert=(certificate, key) if certificate else None,
+            ca_cert=authority,
+            verify=True if verify is None else verify,
+        )
+    except TLSParameterError as error:  # a file that has gone this moment
+        raise BackendError(f"Connection '{connection_id}': {error.msg}") from error
+
+
+def _is_tls_alone(url: str, verify: bool | None) -> bool:
+    """Whether there is TLS without a file of it: `tls_verify` asks for a check, or the address for TLS without one."""
+    scheme = url.strip().partition("://")[0].lower()
+    return (verify is True and scheme not in ("unix", "ssh")) or (verify is False and scheme == "https")
+
+
+def _is_readable(path: object) -> bool:
+    return isinstance(path, str) and os.path.isfile(path) and os.access(path, os.R_OK)
+
+
+def _boolean(connection_id: str, name: str, value: object) -> bool | None:
+    """As Airflow's Docker provider reads those of an extra; None: it does not say."""
+    text = str(value).strip().lower()
+    if value is None or text == "":
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise BackendError(f"Connection '{connection_id}': {name} in its extra is {value!r}; it is true or false.")
 
 
 def _login_of_environment() -> dict[str, Login]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -134,34 +135,106 @@ def test_a_connections_login_wins_over_the_variables(monkeypatch: pytest.MonkeyP
     assert both == {"ghcr.io": Login("they", "theirs"), "nvcr.io": Login("me", "mine")}
 
 
+ENGINE = {"docker_url": "tcp://engine:2376"}
+
+
 @pytest.mark.parametrize(
-    ("extra", "verified"), [({}, True), ({"tls_verify": False}, False), ({"tls_verify": True}, True)]
+    ("verify", "verified"),
+    [
+        (None, True),
+        ("", True),
+        (True, True),
+        (1, True),
+        ("True", True),
+        (" on ", True),
+        (False, False),
+        (0, False),
+        ("false", False),
+        ("No", False),
+        ("0", False),
+    ],
 )
 def test_tls_of_a_connection(
-    monkeypatch: pytest.MonkeyPatch, certificates: Path, extra: dict[str, Any], verified: bool
+    monkeypatch: pytest.MonkeyPatch, certificates: Path, verify: object, verified: bool
 ) -> None:
     paths = {
         "tls_ca_cert": str(certificates / "ca.pem"),
         "tls_client_cert": str(certificates / "cert.pem"),
         "tls_client_key": str(certificates / "key.pem"),
     }
-    tls = connected(monkeypatch, {"docker_url": "tcp://engine:2376", **paths, **extra}).tls
+    tls = connected(monkeypatch, {**ENGINE, **paths, "tls_verify": verify}).tls
     assert tls.cert == (paths["tls_client_cert"], paths["tls_client_key"])
     assert (tls.ca_cert, tls.verify) == (paths["tls_ca_cert"], verified)
 
 
-@pytest.mark.parametrize("missing", [["tls_ca_cert"], ["tls_client_cert", "tls_client_key"]])
-@pytest.mark.parametrize("path", ["", "/nowhere/x.pem"])
+@pytest.mark.parametrize("verify", ["maybe", 2, ["true"], {}])
+def test_what_is_neither_true_nor_false(monkeypatch: pytest.MonkeyPatch, verify: object) -> None:
+    with pytest.raises(BackendError) as told:
+        connected(monkeypatch, {**ENGINE, "tls_verify": verify})
+    assert str(told.value) == f"Connection 'lab': tls_verify in its extra is {verify!r}; it is true or false."
+
+
+def test_an_engine_that_asks_nobody_for_a_certificate(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
+    tls = connected(monkeypatch, {**ENGINE, "tls_ca_cert": str(certificates / "ca.pem")}).tls
+    assert (tls.ca_cert, tls.cert, tls.verify) == (str(certificates / "ca.pem"), None, True)
+
+
+def test_an_engine_whose_authority_is_known_to_all(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
+    files = {"tls_client_cert": str(certificates / "cert.pem"), "tls_client_key": str(certificates / "key.pem")}
+    tls = connected(monkeypatch, {**ENGINE, **files}).tls
+    assert (tls.ca_cert, tls.cert, tls.verify) == (None, tuple(files.values()), True)
+
+
+@pytest.mark.parametrize(
+    ("url", "verify", "expected"),
+    [
+        ("tcp://engine:2376", None, None),
+        ("tcp://engine:2376", False, None),
+        ("tcp://engine:2376", True, True),
+        ("https://engine:2376", None, None),
+        ("https://engine:2376", "false", False),
+        ("https://engine:2376", True, True),
+        ("unix:///run/docker.sock", True, None),
+        ("ssh://engine", True, None),
+    ],
+)
+def test_tls_without_a_file(monkeypatch: pytest.MonkeyPatch, url: str, verify: object, expected: bool | None) -> None:
+    tls = connected(monkeypatch, {"docker_url": url, "tls_verify": verify}).tls
+    assert (tls and tls.verify) is expected
+
+
+@pytest.mark.parametrize("one", ["tls_client_cert", "tls_client_key"])
+def test_half_of_a_clients_certificate(monkeypatch: pytest.MonkeyPatch, certificates: Path, one: str) -> None:
+    with pytest.raises(BackendError) as told:
+        connected(monkeypatch, {**ENGINE, one: str(certificates / "cert.pem")})
+    assert str(told.value) == (
+        "Connection 'lab': its extra has one of tls_client_cert and tls_client_key; the engine needs both or neither."
+    )
+
+
+@pytest.mark.parametrize("wrong", [["tls_ca_cert"], ["tls_client_cert", "tls_client_key"]])
+@pytest.mark.parametrize("path", ["/nowhere/x.pem", "/tmp", 1, ["x"]])
 def test_tls_of_a_connection_without_its_files(
-    monkeypatch: pytest.MonkeyPatch, certificates: Path, missing: list[str], path: str
+    monkeypatch: pytest.MonkeyPatch, certificates: Path, wrong: list[str], path: object
 ) -> None:
     paths = {name: str(certificates / "ca.pem") for name in ("tls_ca_cert", "tls_client_cert", "tls_client_key")}
-    extra = {"docker_url": "tcp://engine:2376", **paths, **dict.fromkeys(missing, path)}
     with pytest.raises(BackendError) as told:
-        connected(monkeypatch, extra)
+        connected(monkeypatch, {**ENGINE, **paths, **dict.fromkeys(wrong, path)})
     assert str(told.value) == (
-        f"Connection 'lab': {', '.join(missing)} in its extra must be the path of a file on the worker."
+        f"Connection 'lab': {', '.join(wrong)} in its extra must be the path of a file on the worker that the "
+        "worker's user may read."
     )
+
+
+@pytest.mark.parametrize("files", [["tls_ca_cert"], ["tls_client_cert", "tls_client_key"]])
+def test_files_that_are_no_certificates_are_told(
+    monkeypatch: pytest.MonkeyPatch, certificates: Path, files: list[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        extra = {"docker_url": url, **dict.fromkeys(files, str(certificates / "ca.pem"))}
+        with pytest.raises(BackendError, match=f"TLS with the Docker engine at {url} failed: "):
+            connected(monkeypatch, extra).client()
 
 
 def test_tls_without_an_address_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, certificates: Path) -> None:
