@@ -6,6 +6,7 @@ NemoJobsError
 ├── InvalidJob             a job that cannot run as written
 ├── Forbidden, NotFound, Conflict, Unavailable
 ├── Superseded             this try of a step is not the current one any more
+├── OutputLost             the rest of a workload's output can never be had
 └── BackendError           the engine said no
     ├── CapacityError      no room now: wait, do not fail
     ├── StartError         the workload cannot be started as written
@@ -87,6 +88,12 @@ class Superseded(NemoJobsError):
     """Another try of this step has taken over; whoever catches this touches nothing more."""
 
     code = "superseded"
+
+
+class OutputLost(NemoJobsError):
+    """The engine will never hand out the rest of a workload's output; no further try mends that."""
+
+    code = "output_lost"
 
 
 class BackendError(NemoJobsError):

@@ -161,6 +161,8 @@ class Backend(ABC):
     stderr_prefix: ClassVar[str] = ""
     #: What a workload is called in messages.
     noun: ClassVar[str] = "Workload"
+    #: Whether the engine itself ends a workload whose active TTL has run out: then ours goes off a little later.
+    has_active_timer: ClassVar[bool] = True
     #: Says that a workload is gone and nobody knows how it ended.
     lost_text: ClassVar[str] = "Workload not found"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.errors import BackendError, OutputLost
 from nemo_airflow_provider.logs.assembler import Assembler, Chunk
 from nemo_airflow_provider.logs.layout import SEGMENT_BYTES, StreamBusy, StreamId
 from nemo_airflow_provider.logs.mask import Mask
@@ -100,6 +100,9 @@ class Pump:
                 self._pump(writer)
         except _Stopped:
             pass  # what is not stored is read again by the next pump
+        except OutputLost as error:
+            log.warning("%s", error)
+            self.error = error
         except Exception as error:
             log.exception("The log of %s cannot be stored any further", self._stream)
             self.error = error

@@ -19,25 +19,40 @@ class Engine:
     """The verbs of a backend, patient.
 
     :param retry_seconds: between two questions to an engine that does not answer
+    :param stop_again_seconds: how long after its grace a workload that lives on is asked again to end
     :param while_away: told of each question without an answer, and for how many seconds there was none; raises what
         ends the patience
     """
 
     def __init__(
-        self, backend: Backend, host: StepHost, retry_seconds: float, while_away: Callable[[str, float], None]
+        self,
+        backend: Backend,
+        host: StepHost,
+        retry_seconds: float,
+        stop_again_seconds: float,
+        while_away: Callable[[str, float], None],
     ) -> None:
         self.backend = backend
         self._host = host
         self._retry_seconds = retry_seconds
+        self._stop_again_seconds = stop_again_seconds
         self._while_away = while_away
+        #: When a workload that was asked to end is asked again.
+        self._stop_again_at: dict[WorkloadKey, float] = {}
 
     def observe(self, key: WorkloadKey) -> Observation:
         """Look at a workload."""
         return self.patiently(lambda: self.backend.observe(key))
 
-    def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
-        """Ask for an end."""
+    def stop(self, key: WorkloadKey, grace_seconds: float) -> bool:
+        """Ask for an end, and again where a workload outlives its grace: an engine that was started anew has lost its
+        timer. To be called as long as the workload lives; whether it was the first request."""
+        again_at = self._stop_again_at.get(key)
+        if again_at is not None and time.monotonic() < again_at:
+            return False
         self.patiently(lambda: self.backend.stop(key, grace_seconds))
+        self._stop_again_at[key] = time.monotonic() + grace_seconds + self._stop_again_seconds
+        return again_at is None
 
     def others(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
         """Every other workload of the step that the engine knows."""

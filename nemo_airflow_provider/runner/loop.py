@@ -59,9 +59,9 @@ class StepLoop:
         self._journal = journal
         self._config = config
         self._timing = timing
-        self._limits = Limits.of(task.step, config, timing.engine_timer)
-        absence = Absence(task, journal, self._limits, timing.away)
-        self._engine = Engine(backend, host, timing.engine, absence.goes_on)
+        self._limits = Limits.of(task.step, config, timing.engine_timer if backend.has_active_timer else 0.0)
+        absence = Absence(task, journal, self._limits, wishes, timing.away)
+        self._engine = Engine(backend, host, timing.engine, timing.stop_again, absence.goes_on)
         #: What the step's result file holds, once the step has completed.
         self.result: Any = None
         self._wishes = wishes
@@ -166,11 +166,9 @@ class StepLoop:
 
     def _obey(self, key: WorkloadKey, seen: Observation, output: Output) -> None:
         """Act on the intent and on limits."""
-        if self._stop_asked:
-            return
         handle = self._journal.known.handle
         # What is stored as expired ends as that: a try before wrote it, and may not have asked for the end.
-        if self._wishes.cancelled or (handle is not None and handle.expired is not None):
+        if self._stop_asked or self._wishes.cancelled or (handle is not None and handle.expired is not None):
             self._ask_to_stop(key)
         elif self._pause.act(key, seen):
             return  # limits stand still meanwhile
@@ -185,9 +183,9 @@ class StepLoop:
 
     def _ask_to_stop(self, key: WorkloadKey) -> None:
         grace = self._config.graceful_shutdown_timeout_seconds
-        self._engine.stop(key, grace)
         self._stop_asked = True
-        self._host.note(f"Stopping {key.task}, {grace} s of grace")
+        if self._engine.stop(key, grace):
+            self._host.note(f"Stopping {key.task}, {grace} s of grace")
 
     def _check_termination(self, key: WorkloadKey) -> None:
         """SIGTERM came: find out why, then stop the workload or leave it."""

@@ -48,8 +48,6 @@ class Pause:
         self._config = config
         self._wishes = wishes
         self._timing = timing
-        #: The workload whose end this try has asked for.
-        self._stopping: WorkloadKey | None = None
         #: When the worker slot is given back; None while the step is not paused.
         self._park_at: float | None = None
 
@@ -96,13 +94,10 @@ class Pause:
         return True
 
     def _stop(self, key: WorkloadKey) -> None:
-        """Ask for the workload's end, once a try."""
-        if self._stopping == key:
-            return
+        """Ask for the workload's end."""
         grace = self._config.graceful_shutdown_timeout_seconds
-        self._host.note(f"Stopping {key.task} for a pause, {grace} s of grace")
-        self._engine.stop(key, grace)
-        self._stopping = key
+        if self._engine.stop(key, grace):
+            self._host.note(f"Stopping {key.task} for a pause, {grace} s of grace")
 
     def _freeze(self, key: WorkloadKey) -> None:
         backend = self._engine.backend

@@ -149,6 +149,7 @@ class Start:
         for other in waiting:
             while self._engine.observe(other).phase.lives:
                 self._leave_if_told()
+                self._engine.stop(other, self._config.graceful_shutdown_timeout_seconds)
                 self._engine.backend.wait(other, self._wait_seconds, self._host.terminated)
 
     def _identity(self) -> str | Outcome:

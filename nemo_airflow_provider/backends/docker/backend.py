@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
     """Containers of one engine; whoever may use the engine may use every verb."""
 
     noun = "Container"
+    has_active_timer = False
     lost_text = "Container not found"
 
     def __init__(self, config: DockerConfig, site: Site) -> None:
@@ -92,7 +93,9 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
     def _why_stopped(self, client: APIClient, container: Mapping[str, Any]) -> StopReason | None:
         if control.was_asked(client, container["Id"]):
             return "asked"
-        return "interrupted" if interrupted(container, self._engine.began_at(client)) else None
+        began_at = self._engine.began_at(client)
+        is_so = interrupted(container, began_at, lambda: bool(client.info().get("LiveRestoreEnabled")))
+        return "interrupted" if is_so else None
 
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a position is a time of the engine, and how much from there on is known."""
@@ -119,7 +122,8 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
                 return None
             try:
                 stream, _ = client.get_archive(container["Id"], str(PurePosixPath(_scratch(container), path)))
-                return beginning(iter(stream), most_bytes)
+                with closing(stream):
+                    return beginning(stream, most_bytes)
             except NotFound:
                 return None
 
@@ -140,7 +144,7 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
                 control.note_stop(client, container["Id"])
                 if container["State"]["Paused"]:
                     self._switch(client, key, container["Id"], frozen=False)
-                control.ask_to_stop(client, container["Id"], math.ceil(grace_seconds))
+                control.ask_to_stop(self._engine.access, container["Id"], math.ceil(grace_seconds))
 
     def freeze(self, key: WorkloadKey) -> None:
         """See `SupportsFreeze.freeze`."""
@@ -203,15 +207,14 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
             left -= _LOOK_SECONDS
 
     def _await_end(self, container: str, seconds: float, ended: threading.Event) -> None:
-        from docker.errors import DockerException
-        from requests.exceptions import ReadTimeout, RequestException
+        from docker.errors import APIError
 
         try:
-            with closing(self._engine.access.client()) as client:
+            access = self._engine.access
+            with suppress(APIError, BackendError), access.told(), closing(access.client()) as client:
                 client.wait(container, timeout=seconds)
-        except (ReadTimeout, RequestException, DockerException, BackendError):
-            pass
-        ended.set()
+        finally:
+            ended.set()
 
     def _image_store(self) -> Images:
         if self._images is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -60,11 +60,14 @@ def observed(container: Mapping[str, Any], stopped: StopReason | None) -> Observ
     )
 
 
-def interrupted(container: Mapping[str, Any], engine_began_at: datetime | None) -> bool:
+def interrupted(
+    container: Mapping[str, Any], engine_began_at: datetime | None, keeps_containers: Callable[[], bool]
+) -> bool:
     """Whether a container that has ended was ended by its engine, which ends all of them when it is stopped, or when it
-    comes back after a crash, unless it keeps them ("live restore").
+    comes back after a crash.
 
     :param engine_began_at: when the engine was last started without containers of before; None: nobody knows
+    :param keeps_containers: whether the engine leaves them alone when it is stopped ("live restore"); asked last
     """
     state = container["State"]
     started_at, ended_at = _moment(state.get("StartedAt")), _moment(state.get("FinishedAt"))
@@ -72,8 +75,11 @@ def interrupted(container: Mapping[str, Any], engine_began_at: datetime | None) 
         return False
     if not started_at < engine_began_at or ended_at > engine_began_at + _RESTORING:
         return False
+    if int(state["ExitCode"]) in _KILLED:
+        # However long ago: a host that was switched off for a night began with that.
+        return True
     # One that ends in its own way when it is told to may have any code, also that of success.
-    return int(state["ExitCode"]) in _KILLED or engine_began_at - ended_at <= _STOPPING
+    return engine_began_at - ended_at <= _STOPPING and not keeps_containers()
 
 
 def _moment(text: object) -> datetime | None:

@@ -22,9 +22,14 @@ from nemo_airflow_provider.model.logline import Stream
 
 _HEADER = 8
 _STREAMS: dict[int, Stream] = {1: "stdout", 2: "stderr"}
+#: What the engine itself has to say, such as that it cannot read its own file.
+_ENGINE = 3
 NANO = 1_000_000_000
 #: No record is written later than this after its time.
 MARGIN_NANOS = 2 * NANO
+#: While a line is open, each record after its first is remembered. Beyond so many the line holds nothing up any more:
+#: where the connection breaks off then, the rest of that line is not found again.
+_MOST_KNOWN = 500_000
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)")
 
 
@@ -47,9 +52,12 @@ class Frames:
     """
 
     def __init__(self, skip: int = 0) -> None:
+        #: What the engine said beside the output; empty when it said nothing.
+        self.complaint = ""
         self._left = b""
         self._skip = skip
         self._second = (b"", 0)
+        self._nanos = 0
 
     def take(self, data: bytes) -> Iterator[Frame]:
         """The frames that are complete with these bytes."""
@@ -63,19 +71,23 @@ class Frames:
             if stream is not None and self._skip:
                 self._skip -= 1
             elif stream is not None:
-                time, _, payload = data[begin + _HEADER : stop].partition(b" ")
-                yield Frame(stream, self._nanos(time), payload)
+                yield self._frame(stream, data[begin + _HEADER : stop])
+            elif data[begin] == _ENGINE:
+                self.complaint = " ".join(data[begin + _HEADER : stop].decode("utf-8", "replace").split())
             begin = stop
         self._left = data[begin:]
 
-    def _nanos(self, text: bytes) -> int:
+    def _frame(self, stream: Stream, record: bytes) -> Frame:
+        text, _, payload = record.partition(b" ")
         match = _TIME.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no time of an engine")
+            # No record of a healthy engine; all of it is output, of the time of the one before.
+            return Frame(stream, self._nanos, record)
         if match[1] != self._second[0]:
             moment = datetime.strptime(match[1].decode(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
             self._second = (match[1], int(moment.timestamp()) * NANO)
-        return self._second[1] + int((match[2] or b"0").ljust(9, b"0"))
+        self._nanos = self._second[1] + int((match[2] or b"0").ljust(9, b"0"))
+        return Frame(stream, self._nanos, payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,8 @@ class Track:
             self._open.pop(frame.stream, None)
         else:
             self._open.setdefault(frame.stream, frame.nanos)
+        if len(self._times) > _MOST_KNOWN:
+            self._open.clear()
         self._since = max(self._since, min([self._newest - MARGIN_NANOS, *self._open.values()]))
         while self._times[0] < self._since:
             heappop(self._times)

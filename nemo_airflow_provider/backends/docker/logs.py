@@ -9,8 +9,10 @@ from typing import Any
 
 from nemo_airflow_provider.backends.base import Chunk, Signal
 from nemo_airflow_provider.backends.docker.access import Access
+from nemo_airflow_provider.backends.docker.connection import hang_up
+from nemo_airflow_provider.backends.docker.engine import refusal
 from nemo_airflow_provider.backends.docker.frames import NANO, Frames, Position, Track
-from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.errors import BackendError, OutputLost
 
 _BLOCK = 1 << 16
 #: Bytes that wait to be looked at: where the reader is slow, the engine waits, and memory stays bounded.
@@ -19,6 +21,11 @@ _MOST_BYTES = 1 << 20
 _GATHER_SECONDS = 0.01
 _SIGN_OF_LIFE_SECONDS = 0.9
 _RETRY_SECONDS = 0.5
+#: Between two looks, while nothing comes, whether anything is still to come; in signs of life.
+_LOOK_SIGNS = 10
+#: How often the output of what has ended is asked for before the engine's refusal is final; half a minute.
+_MOST_REFUSALS = 60
+_ANSWER_SECONDS = 60
 
 
 def read(
@@ -28,8 +35,9 @@ def read(
 
     :param container: its id
     :param is_over: whether it has ended, or is gone
+    :raises OutputLost: it has ended, and the engine goes on refusing
     """
-    track, broke_off = Track(Position()), False
+    track, broke_off, refusals = Track(Position()), False, 0
     while not stop.is_set():
         try:
             # Asked first: what is there once it is over is all there will ever be.
@@ -42,17 +50,27 @@ def read(
             if track.position != known:
                 track = Track(known)
             with closing(_Follower(access, container, known.since, follow=not final)) as follower:
-                for chunk in _chunks(follower.blocks(stop), task, track, known):
+                for chunk in _chunks(follower.blocks(stop, is_over), task, track, known):
                     if chunk is not None:
                         position = chunk.end
                     yield chunk
             if final:
                 return
             broke_off = True
+        except _Refused as error:
+            refusals = refusals + 1 if final else 0
+            if refusals >= _MOST_REFUSALS:
+                raise OutputLost(str(error)) from error
+            yield None
+            stop.wait(_RETRY_SECONDS)
         except BackendError:
             # The engine is away; what it is asked for next begins where this ended.
             yield None
             stop.wait(_RETRY_SECONDS)
+
+
+class _Refused(BackendError):
+    """The engine answers, and does not hand the output out."""
 
 
 def _chunks(blocks: Iterator[bytes | None], task: str, track: Track, known: Position) -> Iterator[Chunk | None]:
@@ -60,6 +78,7 @@ def _chunks(blocks: Iterator[bytes | None], task: str, track: Track, known: Posi
 
     :param blocks: what the engine sends from there on
     :param track: at the position, or that has to be led there by what is known
+    :raises _Refused: the engine says that it cannot go on
     """
     left = known.known if track.position != known else 0
     frames = Frames(skip=known.known - left)
@@ -75,6 +94,8 @@ def _chunks(blocks: Iterator[bytes | None], task: str, track: Track, known: Posi
                 continue
             yield Chunk(task, frame.stream, frame.nanos // 1000, frame.data, start, end)
             start = end
+    if frames.complaint:
+        raise _Refused(f"The engine does not hand out all of the output: {frames.complaint}")
 
 
 class _Follower:
@@ -82,6 +103,8 @@ class _Follower:
 
     def __init__(self, access: Access, container: str, since: int, *, follow: bool) -> None:
         self._arrivals = _Arrivals()
+        self._answer: Any = None
+        self._is_closed = False
         self._access = access
         self._container = container
         self._parameters = {
@@ -93,17 +116,28 @@ class _Follower:
         }
         threading.Thread(target=self._run, name="nemo-docker-logs", daemon=True).start()
 
-    def blocks(self, stop: Signal) -> Iterator[bytes | None]:
+    def blocks(self, stop: Signal, is_over: Callable[[], bool]) -> Iterator[bytes | None]:
         """Bytes as they arrive, None when there were none for a while; ends with the connection.
 
-        :raises BackendError: it was cut off
+        A network that was cut says nothing: where nothing comes of a container that is over, the connection is dead.
+
+        :raises BackendError: it was cut off, or the engine is away
         """
+        silent = 0
         while not stop.is_set() and (block := self._arrivals.take(_SIGN_OF_LIFE_SECONDS)) is not None:
             yield block or None
+            silent = 0 if block else silent + 1
+            if silent == _LOOK_SIGNS:
+                if is_over():
+                    return
+                silent = 0
 
     def close(self) -> None:
         """Nobody listens any more."""
+        self._is_closed = True
         self._arrivals.refuse()
+        if self._answer is not None:
+            hang_up(self._answer)
 
     def _run(self) -> None:
         from docker.errors import APIError, NotFound
@@ -112,14 +146,17 @@ class _Follower:
         try:
             with self._access.told(), closing(self._access.client()) as client:
                 url = f"{client.base_url}/v{client.api_version}/containers/{self._container}/logs"
-                answer = client.get(url, params=self._parameters, stream=True, timeout=(60, None))
+                # What has ended is handed out at once; what lives may have nothing to say for days.
+                silence = None if self._parameters["follow"] else _ANSWER_SECONDS
+                answer = client.get(url, params=self._parameters, stream=True, timeout=(_ANSWER_SECONDS, silence))
                 client._raise_for_status(answer)
-                while (block := answer.raw.read1(_BLOCK)) and self._arrivals.put(block):
+                self._answer = answer
+                while not self._is_closed and (block := answer.raw.read1(_BLOCK)) and self._arrivals.put(block):
                     pass
         except NotFound:
             pass  # it was removed, and its output with it
         except APIError as error:
-            end = BackendError(f"The engine does not hand out the output of {self._container}: {error.explanation}")
+            end = _Refused(f"The engine does not hand out the output of {self._container}: {refusal(error)}")
         except BackendError as error:
             end = error
         except BaseException as error:  # such as a broken protocol; the thread must say that it has ended

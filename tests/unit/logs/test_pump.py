@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nemo_airflow_provider.backends.base import Chunk
-from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.errors import BackendError, OutputLost
 from nemo_airflow_provider.logs import pump as pump_module
 from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.logs.pump import Pump, Source
@@ -160,6 +160,16 @@ def test_an_engine_that_stays_away_can_be_stopped(tmp_path: Path) -> None:
     pump.stop()
     assert pump.join(60)
     assert (pump.finished, pump.error) == (False, None)
+
+
+def test_output_that_cannot_be_had_ends_the_pump_after_what_was(tmp_path: Path) -> None:
+    def lost(position: object, stop: threading.Event) -> Iterator[Chunk | None]:
+        yield chunk(b"one\n")
+        raise OutputLost("the engine does not read its own file")
+
+    pump = _pumped(lost, tmp_path)
+    assert (pump.finished, str(pump.error)) == (False, "the engine does not read its own file")
+    assert _messages(tmp_path) == ["one"]
 
 
 def test_a_fault_in_the_source_ends_the_pump_with_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,24 @@ class TestCancel:
         # The engine is asked at its own pace meanwhile, not as fast as the processor can.
         assert backend.looks < 500
 
+    def test_a_workload_that_outlives_its_grace_is_asked_again(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        """An engine that was started anew has forgotten that it is to end something."""
+        backend.ends_when_asked = False
+        backend.on_submit = lambda _: Process()
+
+        def wait(key: WorkloadKey) -> None:
+            host.ask(Action.CANCEL)
+            if len(backend.stopped) == 3:
+                backend.processes[key].end = Observation(Phase.ENDED, exit_code=143, stopped="asked")
+
+        backend.on_wait = wait
+        task = step_task(backend, tmp_path, graceful_shutdown_timeout_seconds=0)
+        with pytest.raises(StepFailed, match="cancelled"):
+            run_step_paced(task, host, replace(QUICK, stop_again=0.01))
+        assert (len(backend.stopped), record(host).status) == (3, "cancelled")
+
     def test_a_stop_that_the_engine_does_not_hear_is_asked_again(
         self, task: StepTask, host: FakeHost, backend: FakeBackend
     ) -> None:
@@ -526,6 +545,39 @@ class TestFaults:
         messages = [value["status_details"]["message"] for _, value in host.saved]
         assert "the engine is away" in messages
         assert record(host).tasks[0].status == "error"
+
+    def test_a_cancel_while_the_engine_is_away_for_good(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        """Nothing can be stopped, and nobody waits for it: what runs there is left to the sweep."""
+        backend.on_submit = lambda _: Process()
+
+        def go(_: WorkloadKey) -> None:
+            backend.failing = dict.fromkeys(("observe", "stop", "find"), 10**9)
+            host.ask(Action.CANCEL)
+
+        backend.on_wait = go
+        with pytest.raises(StepFailed, match="Job was cancelled; its engine does not answer"):
+            run_step_paced(task, host, replace(QUICK, away=0.05))
+        assert statuses(host)[-2:] == ["cancelling", "cancelled"]
+        assert record(host).tasks[0].status == "cancelled"
+
+    @pytest.mark.parametrize(("has_timer", "runs_on"), [(True, True), (False, False)])
+    def test_our_timer_goes_off_later_only_where_the_engine_has_one(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path, has_timer: bool, runs_on: bool
+    ) -> None:
+        backend.has_active_timer = has_timer  # type: ignore[misc]
+        backend.on_submit = lambda _: Process()
+        beats = iter(range(20))
+
+        def end(key: WorkloadKey) -> None:
+            if next(beats, None) is None:
+                backend.processes[key].end = Observation(Phase.ENDED, exit_code=0)
+
+        backend.on_wait = end
+        with suppress(StepFailed):
+            run_step_paced(step_task(backend, tmp_path, ttl_seconds_active=0), host, replace(QUICK, engine_timer=10**6))
+        assert (backend.stopped == []) is runs_on
 
     @pytest.mark.parametrize("ending", ["cancel", "limit", "refusal"])
     def test_what_never_ran_is_given_up(

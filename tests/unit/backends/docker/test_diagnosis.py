@@ -154,14 +154,18 @@ def moment(seconds: float) -> str:
         pytest.param(143, 100, -5, {}, False, id="the engine began before it"),
         pytest.param(143, 100, 102, {"FinishedAt": NEVER}, False, id="no end"),
         pytest.param(143, 100, 102, {"StartedAt": "soon"}, False, id="no time"),
+        pytest.param(0, 100, 102, {"keeps": True}, False, id="completed while an engine that keeps it was away"),
+        pytest.param(1, 100, 102, {"keeps": True}, False, id="failed while an engine that keeps it was away"),
+        pytest.param(255, 100, 102, {"keeps": True}, True, id="kept by the engine, and ended with the host"),
     ],
 )
 def test_whether_the_engine_ended_it(
     code: int, ended: float, engine: float | None, more: dict[str, Any], expected: bool
 ) -> None:
+    keeps = bool(more.get("keeps"))
     state = {"ExitCode": code, "StartedAt": moment(0), "FinishedAt": moment(ended), **more}
     network = None if engine is None else {"Created": moment(engine) if engine >= 0 else "2026-12-01T09:59:55Z"}
-    assert interrupted({"State": state}, began_at(network)) is expected
+    assert interrupted({"State": state}, began_at(network), lambda: keeps) is expected
 
 
 @pytest.mark.parametrize("code", [0, 143])

@@ -128,9 +128,25 @@ def test_a_payload_is_kept_byte_by_byte() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"yesterday", b"2026-12-01 10:00:00Z", b"2026-12-01T10:00:00+01:00"])
-def test_what_is_no_time(text: bytes) -> None:
-    with pytest.raises(ValueError, match="is no time of an engine"):
-        list(Frames().take(framed(1, text + b" x\n")))
+def test_a_record_without_a_time_is_output_of_the_time_before(text: bytes) -> None:
+    frames = Frames()
+    first, second = frames.take(framed(1, stamp(BASE) + b" a\n") + framed(1, text + b" x\n"))
+    assert (first.nanos, second) == (BASE, Frame("stdout", BASE, text + b" x\n"))
+
+
+def test_what_the_engine_says_itself_is_no_output() -> None:
+    frames = Frames()
+    assert list(frames.take(framed(3, b"Error grabbing logs:\n  invalid character"))) == []
+    assert frames.complaint == "Error grabbing logs: invalid character"
+
+
+def test_a_line_that_never_ends_holds_up_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nemo_airflow_provider.backends.docker.frames._MOST_KNOWN", 10)
+    track = Track(Position())
+    track.take(Frame("stdout", BASE, b"loading"))
+    positions = [track.take(Frame("stderr", BASE + n * NANO, b"x\n")) for n in range(1, 30)]
+    assert positions[8] == Position(BASE, 10)
+    assert positions[-1].known == 3
 
 
 @pytest.mark.parametrize(
