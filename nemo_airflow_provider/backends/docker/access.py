@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import socket
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 
 SOCKET = "unix:///var/run/docker.sock"
 _SECONDS = 60
+#: A connection on which nothing comes is looked at after half a minute, and given up within two.
+_KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+        if hasattr(socket, name)
+    ),
+)
 #: What an engine that speaks TLS says to who does not (Go's `net/http`).
 _PLAIN_HTTP = "HTTP request to an HTTPS server"
 #: Scheme and userinfo of an address; a user has no '@', a password may.
@@ -129,12 +139,27 @@ def _of_ssh() -> tuple[type[Exception], ...]:
 @cache
 def _client_class() -> type[APIClient]:
     import docker
+    from requests.adapters import HTTPAdapter
+    from urllib3.connection import HTTPConnection
+
+    class Kept(HTTPAdapter):
+        """Lets the kernel look after connections on which nothing comes: a network that lost one does not say so."""
+
+        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+            options["socket_options"] = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
+            super().init_poolmanager(*arguments, **options)
 
     class Client(docker.APIClient):  # type: ignore[misc]
         """Believes the certificate that it is told to, whatever the environment names.
 
         `requests` takes `REQUESTS_CA_BUNDLE` for more than the session's own.
         """
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            if self.base_url.startswith(("http://", "https://")):
+                for scheme in ("http://", "https://"):
+                    self.mount(scheme, Kept())
 
         def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
             own = self.verify if verify is None else verify

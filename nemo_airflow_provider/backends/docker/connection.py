@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -9,13 +10,12 @@ from typing import Any
 def hang_up(answer: Any) -> None:
     """Close the connection that an answer comes by; whoever reads it comes to its end. Twice is harmless.
 
-    Over SSH that is not possible: the connection goes with what comes by it next, or with the process.
+    Over SSH there is no socket: the connection goes with what comes by it next.
 
     :param answer: a `requests` response, read as a stream
     """
-    from docker.errors import DockerException
-    from docker.types.daemon import CancellableStream
-
-    # The client digs for the socket in a way of its own for each transport; an answer that has ended has none.
-    with suppress(OSError, DockerException, AttributeError, NameError):
-        CancellableStream(iter(()), answer).close()
+    reader = getattr(getattr(answer.raw, "_fp", None), "fp", None)
+    connection = getattr(getattr(reader, "raw", None), "_sock", None)
+    if isinstance(connection, socket.socket):
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)

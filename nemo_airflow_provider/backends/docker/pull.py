@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.docker.access import Access, Login
+from nemo_airflow_provider.backends.docker.connection import hang_up
 from nemo_airflow_provider.errors import BackendError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Pull:
         """
         self._given_up.set()
         if self._answer is not None:
-            _hang_up(self._answer)
+            hang_up(self._answer)
 
     def _run(self) -> None:
         from docker.errors import APIError
@@ -119,15 +119,6 @@ class Pull:
     def _fail(self, status: int | None, text: str) -> None:
         self.is_permanent = is_permanent(status, text)
         self.failure = " ".join(text.split())
-
-
-def _hang_up(answer: Any) -> None:
-    """Close the connection of an HTTP answer under the thread that reads it, unless it is closed, or no socket."""
-    reader = getattr(getattr(answer.raw, "_fp", None), "fp", None)
-    connection = getattr(getattr(reader, "raw", None), "_sock", None)
-    if isinstance(connection, socket.socket):
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
 
 
 def fetch(access: Access, image: str, seconds: float) -> None:

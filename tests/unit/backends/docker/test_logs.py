@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -225,3 +226,10 @@ def test_an_engine_that_refuses_for_a_while(
             send(handler, b"not yet", 503)
 
     assert text(logs.read(engine(answer), "c", "t", None, threading.Event(), lambda: True)) == b"0\n1\n2\n"
+
+
+def test_the_kernel_looks_after_a_connection_on_which_nothing_comes(engine: Callable[[Answers], Access]) -> None:
+    client = engine(lambda *_, **__: None).client()
+    with client.get(f"{client.base_url}/version", stream=True) as answer:
+        connection = answer.raw._fp.fp.raw._sock
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
