@@ -27,7 +27,7 @@ def sweep(args: argparse.Namespace) -> int:
     terminal = Terminal()
     try:
         with data_alone_on_stdout():
-            done = swept()
+            done, undone = swept()
     except (NemoJobsError, OSError) as error:
         terminal.note(f"Error: {error}")
         return 1
@@ -36,12 +36,15 @@ def sweep(args: argparse.Namespace) -> int:
     else:
         for name, count in done.items():
             terminal.say(f"{name.replace('_', ' ')}: {count}")
+    if undone:  # the log on stderr has said what, and why
+        terminal.note(f"Left for the next sweep: {undone}.")
+    elif args.output != "json":
         terminal.note("Swept." if done else "Nothing to do.")
-    return 0
+    return 1 if undone else 0
 
 
-def swept() -> dict[str, int]:
-    """Sweep once; what was done, in numbers that are not 0.
+def swept() -> tuple[dict[str, int], int]:
+    """Sweep once; what was done, in numbers that are not 0, and how many things could not be done.
 
     :raises NemoJobsError: it cannot be swept
     """
@@ -61,8 +64,9 @@ def swept() -> dict[str, int]:
     engines = swept_engines(profiles.profiles, site_of(profiles))
     here = _InProcess(office)
     done = Counter(here.chores())
-    done.update(HostSweep(here, installation, storage, lambda key: value_of(key, None), seconds=_SECONDS).run(engines))
-    return {name: count for name, count in done.items() if count}
+    host = HostSweep(here, installation, storage, lambda key: value_of(key, None), seconds=_SECONDS)
+    done.update(host.run(engines))
+    return {name: count for name, count in done.items() if count}, host.undone
 
 
 class _InProcess:

@@ -76,6 +76,8 @@ class HostSweep:
         self._deadline = clock() + seconds
         self._clock = clock
         self._done: Counter[str] = Counter()
+        #: How many things are left for the next sweep.
+        self.undone = 0
 
     def run(self, engines: Iterable[SweptEngine]) -> Counter[str]:
         """Sweep; what was done, in numbers.
@@ -93,13 +95,16 @@ class HostSweep:
                 self._done["settled"] += self._office.settle([ending])
         return self._done
 
+    def _leave(self) -> None:
+        self.undone += 1
+
     def _held(self, engine: SweptEngine) -> Iterator[HeldJob]:
         """What an engine holds, up to where it fails."""
-        with left_for_next("An engine"):
+        with left_for_next("An engine", self._leave):
             yield from engine.power.held_jobs(self._installation)
 
     def _sweep(self, engine: SweptEngine, job: HeldJob, standing: JobStanding) -> list[_Left]:
-        with left_for_next(f"Run {job.run_id} of workspace '{job.workspace}'"):
+        with left_for_next(f"Run {job.run_id} of workspace '{job.workspace}'", self._leave):
             if self._removed(engine, job, standing):
                 return []
             return [
@@ -138,7 +143,8 @@ class HostSweep:
 
     def _collect(self, left: _Left) -> Ending | None:
         """Store the rest of a workload's output; how it ended, unless there was no time to see that."""
-        with left_for_next(f"{left.key.task} of run {left.key.run_id} in workspace '{left.key.workspace}'"):
+        what = f"{left.key.task} of run {left.key.run_id} in workspace '{left.key.workspace}'"
+        with left_for_next(what, self._leave):
             while (seen := left.observe()).phase.lives:
                 if self._clock() >= self._deadline:
                     return None

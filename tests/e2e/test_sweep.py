@@ -22,7 +22,7 @@ import json, sys
 from nemo_airflow_provider.airflow_cli.sweep import swept
 out, sys.stdout = sys.stdout, sys.stderr
 for _ in sys.stdin:
-    print(json.dumps(swept()), file=out, flush=True)
+    print(json.dumps(swept()[0]), file=out, flush=True)
 """
 
 Sweep = Callable[[], dict[str, int]]

@@ -187,6 +187,16 @@ def test_a_deleted_job_is_stopped_and_then_removed(backend: SweptBackend, tmp_pa
     assert read_from(tmp_path, StreamId("default", key().run_key, 0, 0), 0, 10) == []
 
 
+@pytest.mark.parametrize("verb", ["held_jobs", "observe"])
+def test_what_is_left_is_counted(backend: SweptBackend, tmp_path: Path, verb: str) -> None:
+    backend.processes[key()] = Process(b"")
+    backend.failing[verb] = 1
+    engine = SweptEngine(backend, backend, {}, FakeConfig())
+    sweep = HostSweep(FakeOffice(over()), OURS, tmp_path, lambda _: None)
+    sweep.run([engine])
+    assert sweep.undone == 1
+
+
 @pytest.mark.parametrize("verb", ["held_jobs", "observe", "stop"])
 def test_an_engine_that_does_not_answer_is_left_for_the_next_sweep(
     backend: SweptBackend, tmp_path: Path, verb: str
