@@ -59,6 +59,7 @@ class Workload:
     :param attempt_id: id of the attempt, for labels
     :param environment: see `Environment`
     :param installation: whose it is, see `installation.installation_id`; what has none is never swept
+    :param step_id: id of the step's generation as the jobs API shows it, for labels
     """
 
     key: WorkloadKey
@@ -66,6 +67,7 @@ class Workload:
     attempt_id: str
     environment: Environment
     installation: str = ""
+    step_id: str = ""
 
 
 class Phase(StrEnum):

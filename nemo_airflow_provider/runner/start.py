@@ -8,6 +8,7 @@ from nemo_airflow_provider.backends.base import BackendConfig, Observation, Phas
 from nemo_airflow_provider.errors import BackendError, StartError, Superseded
 from nemo_airflow_provider.installation import installation_id
 from nemo_airflow_provider.logs.store import superseded_start
+from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.record import Handle
 from nemo_airflow_provider.model.status import Action, Status
 from nemo_airflow_provider.runner.engine import Engine
@@ -201,6 +202,7 @@ class Start:
             environment.system["NEMO_JOB_ATTEMPT_ID"],
             environment,
             installation_id(self._task.storage),
+            names.step_id(self.key.run_key, self._task.index, self.key.generation),
         )
 
     def _wait(self, reason: str) -> Outcome | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -26,6 +27,10 @@ _STEP = f"{PREFIX}job_step_name"
 _GENERATION = f"{PREFIX}job_generation"
 _START = f"{PREFIX}job_start"
 _TASK_ID = f"{PREFIX}job_task_id"
+
+#: Upstream's name for whose a container is, and for the variable that says so.
+_OWNER = f"{PREFIX}jobs_controller_instance_id"
+_OWNER_VARIABLE = "NHX_JOBS_DOCKER_OWNER_ID"
 
 _GPU = re.compile(r"[0-9]{1,9}")
 
@@ -57,7 +62,7 @@ def of_run(installation: str, workspace: str, run_id: str, run_key: str, kind: s
 def of_workload(
     workload: Workload, backend: str, gpus: tuple[int, ...] = (), *, has_storage: bool = False
 ) -> dict[str, str]:
-    """Labels of a task's container.
+    """Labels of a task's container. Whose it is goes by the installation; the owner is for people and their tools.
 
     :param backend: name of the backend, for people who look at the engine
     :param gpus: ids of the GPUs it is given
@@ -72,6 +77,8 @@ def of_workload(
         _TASK_ID: key.task,
         f"{PREFIX}job_id": key.job,
         f"{PREFIX}job_attempt_id": workload.attempt_id,
+        **({f"{PREFIX}job_step_id": workload.step_id} if workload.step_id else {}),
+        _OWNER: os.environ.get(_OWNER_VARIABLE) or workload.installation,
         f"{PREFIX}job_execution_backend": backend,
         f"{PREFIX}job_execution_profile": f"{executor.provider}/{executor.profile}",
         f"{PREFIX}uses_persistent_storage": str(has_storage).lower(),

@@ -14,6 +14,7 @@ from nemo_airflow_provider.backends.base import Observation, Phase, Workload
 from nemo_airflow_provider.errors import BackendError, CapacityError, ConfigError, StartError, Superseded
 from nemo_airflow_provider.logs.store import superseded_start
 from nemo_airflow_provider.logs.stored import read_from
+from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
 from nemo_airflow_provider.model.record import StepRecord, parse_record, step_key
 from nemo_airflow_provider.model.spec import Lifecycle
@@ -62,6 +63,16 @@ def statuses(host: FakeHost) -> list[str]:
 
 
 class TestPlainRuns:
+    def test_what_is_started_knows_its_ids_of_the_api(
+        self, host: FakeHost, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        task = step_task(backend, tmp_path, generation=2, clear_number=3, earlier=["prepare"])
+        seen: list[Workload] = []
+        backend.on_submit = lambda workload: seen.append(workload) or ended(0)  # type: ignore[func-returns-value]
+        run_step(task, host)
+        key = task.key(0).run_key
+        assert (seen[0].step_id, seen[0].attempt_id) == (names.step_id(key, 1, 2), names.attempt_id(key, 3))
+
     def test_a_step_completes(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         backend.on_submit = lambda _: ended(0, b"one\ntwo\n")
         run_step(task, host)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,8 @@ def test_names_that_are_hard(name: str) -> None:
 
 
 def test_all_of_them() -> None:
-    assert labels.of_workload(workload(provider="gpu"), "docker", (0, 2), has_storage=True) == {
+    whole = replace(workload(provider="gpu"), step_id="platform-job-step-3xYzRunKey-1-2")
+    assert labels.of_workload(whole, "docker", (0, 2), has_storage=True) == {
         "nhx.nvidia.com/managed_by": "nemo-airflow-provider",
         "nhx.nvidia.com/installation_id": "home",
         "nhx.nvidia.com/job_type": "job",
@@ -40,6 +42,8 @@ def test_all_of_them() -> None:
         "nhx.nvidia.com/job_run_key": "3xYzRunKey",
         "nhx.nvidia.com/job_id": "train@1+.x",
         "nhx.nvidia.com/job_attempt_id": "platform-job-attempt-3xYzRunKey-0",
+        "nhx.nvidia.com/job_step_id": "platform-job-step-3xYzRunKey-1-2",
+        "nhx.nvidia.com/jobs_controller_instance_id": "home",
         "nhx.nvidia.com/job_step_name": "fit@home+1.0_x",
         "nhx.nvidia.com/job_generation": "2",
         "nhx.nvidia.com/job_start": "1",
@@ -53,6 +57,13 @@ def test_all_of_them() -> None:
     assert plain["nhx.nvidia.com/uses_persistent_storage"] == "false"
     assert labels.GPUS not in plain
     assert set(labels.LOGGED) <= plain.keys()
+
+
+def test_an_owner_that_the_worker_names_changes_no_ownership(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NHX_JOBS_DOCKER_OWNER_ID", "lab-7")
+    found = labels.of_workload(workload(), "docker")
+    assert found["nhx.nvidia.com/jobs_controller_instance_id"] == "lab-7"
+    assert labels.installation_of(found) == "home"
 
 
 @settings(max_examples=50)
