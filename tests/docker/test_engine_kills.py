@@ -14,6 +14,7 @@ import pytest
 
 from nemo_airflow_provider.backends.base import Phase
 from nemo_airflow_provider.errors import BackendError, CapacityError
+from nemo_airflow_provider.runner.outcome import outcome_of
 from tests.contract.test_backend import end
 from tests.docker import dock as docks
 from tests.docker.dock import Dock
@@ -135,7 +136,11 @@ def test_a_container_that_is_removed_by_hand_is_gone(dock: Dock) -> None:
     reader.goes_on()
     with waited_for(dock):
         dock.client.remove_container(dock.inspect()["Id"], force=True, v=True)
-    assert backend.observe(dock.key()).phase is Phase.ABSENT
+    seen = backend.observe(dock.key())
+    assert seen.phase is Phase.ABSENT
+    assert outcome_of(seen, backend=backend, engine="host/A:B", cancelled=False, expired=None).message == (
+        "Container not found: it was removed by somebody, or by the engine; it was started on host/A:B"
+    )
     assert list(backend.find(dock.key())) == []
     reader.join(60)
     assert not reader.is_alive()

@@ -50,7 +50,7 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
 
     noun = "Container"
     has_active_timer = False
-    lost_text = "Container not found"
+    lost_text = "Container not found: it was removed by somebody, or by the engine"
 
     def __init__(self, config: DockerConfig, site: Site) -> None:
         engine = DockerEngine(lambda: site.connect("docker", config.docker_conn_id))
