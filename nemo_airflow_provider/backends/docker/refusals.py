@@ -38,8 +38,8 @@ _REMEDIES = {
     "networking.job_container_network of the step's profile.",
     "could not select device driver": "Install NVIDIA's container toolkit on the engine's host, and start the engine "
     "again.",
-    "is not directory|lstat .*not a directory": "The image has a file where a path variable of the step, or a volume "
-    "of its profile, wants a directory.",
+    "is not directory|(lstat|mount) .*not a directory": "The image has a file where a path variable of the step, or a "
+    "volume of its profile, wants a directory.",
     "minimum memory limit": "Raise limits.memory of the step's resources, or of its profile.",
     "argument list too long": "The step's environment and command are together longer than the kernel takes.",
 }

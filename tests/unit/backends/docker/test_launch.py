@@ -154,10 +154,16 @@ FOR_GOOD = [
         "Minimum memory limit allowed is 6MB",
         ". Raise limits.memory of the step's resources, or of its profile.",
     ),
-    (
-        500,
-        "source …/bin/busybox is not directory",
-        ". The image has a file where a path variable of the step, or a volume of its profile, wants a directory.",
+    *(
+        (
+            500,
+            words,
+            ". The image has a file where a path variable of the step, or a volume of its profile, wants a directory.",
+        )
+        for words in (
+            "source …/bin/busybox is not directory",
+            "mount …/jobs/w/r.k:…/bin/busybox, flags: 0x5000: not a directory",
+        )
     ),
 ]
 LAYER = f"/var/lib/docker/overlay2/{'0f' * 32}/merged"
