@@ -9,11 +9,14 @@ from secrets import token_hex
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
+from nemo_airflow_provider.backends.docker import labels, storage
+from nemo_airflow_provider.backends.docker.archive import Entry, packed
 from nemo_airflow_provider.backends.docker.backend import DockerBackend
 from nemo_airflow_provider.errors import BackendError, StartError
 from nemo_airflow_provider.model.names import WorkloadKey
 from tests.contract.test_backend import end
 from tests.docker.dock import STORAGE, Dock
+from tests.stack import docker
 
 STEP = {"NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": STORAGE}
 
@@ -66,6 +69,52 @@ def test_job_storage_is_shared_by_the_steps_of_a_run_alone(dock: Dock) -> None:
     assert _remove(backend, dock.key())
     again = dock.output(backend, dock.workload(f"ls -A {STORAGE}", dock.key(start=1), step=STEP))
     assert again == "", "a removed job's storage is gone"
+
+
+@pytest.fixture
+def image(dock: Dock) -> Iterator[str]:
+    """The name of an image that there is not yet."""
+    name = f"nemo-test/made-{token_hex(4)}:1"
+    yield name
+    dock.clear()
+    dock.client.remove_image(name, force=True)
+
+
+def test_volumes_of_an_image_go_with_the_containers_of_its_steps(dock: Dock, volume: str, image: str) -> None:
+    """Also that of the one that stands for the job's storage; the volume with that storage stays."""
+    docker.make_image(dock.client, image, "VOLUME /of-the-image")
+    backend = dock.backend(storage={"volume_name": volume})
+    script = ("/bin/sh", "-c", f"echo mine > {STORAGE}/file")
+    dock.output(backend, dock.task(*script, image=image, step=STEP))
+    mounted = {each["Name"] for listed in dock.containers() for each in listed["Mounts"] if each.get("Name")}
+    others = mounted - {volume} - set(dock.volumes())
+    assert len(others) == 2, "that of the step and that of the keeper"
+    assert _remove(backend, dock.key())
+    left = {each["Name"] for each in dock.client.volumes()["Volumes"]}
+    assert left & (mounted | {volume}) == {volume}
+
+
+def test_storage_that_takes_long_to_remove_is_removed_later(
+    dock: Dock, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dock.client.create_container_from_config({"Image": dock.image, "Cmd": ["true"]})["Id"]
+    dock.client.put_archive(made, "/", packed([Entry("/slow/rm", 0o755, b"#!/bin/sh\nsleep 600\n")]))
+    repository, _, tag = image.rpartition(":")
+    dock.client.commit(made, repository, tag, changes=["ENV PATH=/slow:/bin"])
+    dock.client.remove_container(made)
+    dock.output(dock.backend(), dock.workload("true", step=STEP))
+    monkeypatch.setattr(storage, "_REMOVAL_SECONDS", 1)
+    with pytest.raises(BackendError) as told:
+        _remove(dock.backend(storage={"volume_permissions_image": image}), dock.key())
+    assert str(told.value) == (
+        "Job storage of run contract cannot be removed with storage.volume_permissions_image: its rm took longer than "
+        "1 s; the next sweep goes on with it."
+    )
+    [left] = dock.containers()
+    assert left["Labels"][labels.TYPE] == labels.STORAGE
+    monkeypatch.undo()
+    assert _remove(dock.backend(), dock.key())
+    assert dock.containers() == []
 
 
 def _remove(backend: DockerBackend, key: WorkloadKey) -> bool:

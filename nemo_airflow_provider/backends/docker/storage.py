@@ -104,7 +104,8 @@ def remove(
             raise BackendError(
                 f"Job storage of run {run[1]} cannot be removed with storage.volume_permissions_image: {error}"
             ) from error
-    client.remove_container(keeper["Id"], force=True)
+    # Volumes that the image declares go with it; that of the storage has a name, and stays.
+    client.remove_container(keeper["Id"], force=True, v=True)
 
 
 def _have(client: APIClient, image: str, fetch: Callable[[str], None]) -> None:
@@ -120,11 +121,25 @@ def _run(client: APIClient, body: Mapping[str, Any]) -> None:
     container = client.create_container_from_config(body)["Id"]
     try:
         client.start(container)
-        code = client.wait(container, timeout=_REMOVAL_SECONDS)["StatusCode"]
+        code = _exit_code(client, container)
     finally:
         client.remove_container(container, force=True, v=True)
     if code != 0:
         raise BackendError(f"its rm ended with exit code {code}.")
+
+
+def _exit_code(client: APIClient, container: str) -> int:
+    from requests.exceptions import ConnectionError, ReadTimeout
+    from urllib3.exceptions import ReadTimeoutError
+
+    try:
+        return int(client.wait(container, timeout=_REMOVAL_SECONDS)["StatusCode"])
+    except (ReadTimeout, ConnectionError) as error:
+        # The engine begins its answer at once, and what cuts a begun one off is a ConnectionError to `requests`.
+        if isinstance(error, ReadTimeout) or any(isinstance(each, ReadTimeoutError) for each in error.args):
+            text = f"its rm took longer than {_REMOVAL_SECONDS} s; the next sweep goes on with it."
+            raise BackendError(text) from error
+        raise
 
 
 def _whole(volume: str) -> dict[str, Any]:
