@@ -89,6 +89,11 @@ def _tls(connection_id: str, url: str, extra: Mapping[str, Any]) -> Any:
     verify = _boolean(connection_id, "tls_verify", extra.get("tls_verify"))
     if not given and not _is_tls_alone(url, verify):
         return None
+    if url.strip().lower().startswith("http://"):
+        raise BackendError(
+            f"Connection '{connection_id}': its extra asks for TLS, and its docker_url begins with http://, which has "
+            "none; write tcp:// or https://."
+        )
     if wrong := [name for name, path in given.items() if not _is_readable(path)]:
         raise BackendError(
             f"Connection '{connection_id}': {', '.join(wrong)} in its extra must be the path of a file on the worker "

@@ -46,7 +46,11 @@ class Absence:
             return
         name = self._task.key(record.handle.start).task
         if self._wishes.cancelled:
-            self._journal.update(Status.CANCELLING, f"Job is cancelling. {reason}", {}, name)
+            row = record.task(name)
+            if row is None or row.status.terminal:  # of a start that has failed, before another
+                self._journal.explain(reason)
+            else:
+                self._journal.update(Status.CANCELLING, f"Job is cancelling. {reason}", {}, name)
             if seconds >= self._least_seconds:
                 raise Unseen(Outcome(Status.CANCELLED, f"{_CANCELLED}: {reason}"))
             return

@@ -80,8 +80,9 @@ class Start:
         handle = record.handle if record else None
         if handle is None or handle.start != self.key.start:
             return self._begin()
-        if handle.engine != self._engine.patiently(self._engine.backend.identity):
-            gone = Observation(Phase.LOST)
+        identity = self._engine.patiently(self._engine.backend.identity)
+        if handle.engine != identity:
+            gone = Observation(Phase.LOST, message=f"{self._engine.backend.noun} is not on {identity}")
             return outcome_of(
                 gone,
                 backend=self._engine.backend,

@@ -149,6 +149,19 @@ def test_a_step_finds_its_configuration_where_it_says(dock: Dock, step: dict[str
     assert dock.output(dock.backend(), task) == '{"a": 1}'
 
 
+def test_a_step_that_has_its_configuration_elsewhere_is_stopped_as_any(dock: Dock) -> None:
+    """What says so is in its own volume, and in none that others share."""
+    backend = dock.backend()
+    paths = {"NEMO_JOB_STEP_CONFIG_STORAGE_PATH": "/own", "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": "/var/run/scratch"}
+    step = dock.task("sleep", "600", step={**paths, "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH": "/dev/shm/x"})
+    backend.submit(step)
+    backend.stop(step.key, 0)
+    assert end(dock, backend, step.key).stopped == "asked"
+    other = dock.task("true", key=replace(step.key, step="other"), step=paths)
+    dock.output(backend, other)
+    assert backend.observe(other.key).stopped is None
+
+
 @pytest.mark.parametrize("path", ["/bin/sh", "/bin/sh/x"])
 def test_storage_where_the_image_has_a_file_is_told_without_the_hosts_paths(dock: Dock, path: str) -> None:
     with pytest.raises(StartError) as told:

@@ -81,11 +81,14 @@ class Access:
             except ValueError as error:
                 if isinstance(error, OSError):  # those of `requests`
                     raise
-                raise BackendError(f"{self._named()} is {self.shown_url}, which is no address: {error}.") from None
+                # What cannot be read may have a password anywhere.
+                words = "" if "@" in self.url else f": {self.url}: {error}"
+                raise BackendError(f"{self._named()} is no address{words}.") from None
 
     def _named(self) -> str:
         """Where the address comes from."""
-        return f"docker_url in the extra of connection '{self.connection}'" if self.connection else "DOCKER_HOST"
+        own = "the variable DOCKER_HOST"
+        return f"docker_url in the extra of connection '{self.connection}', or {own}," if self.connection else own
 
     @contextmanager
     def told(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import PurePosixPath
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.05
 #: Until an engine that does not answer is worth another question.
 _AWAY_SECONDS = 1.0
+#: How often an engine that cannot look into a container that has ended is asked.
+_MOST_UNTOLD = 30
 
 
 class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, SupportsResultFile):
@@ -59,6 +62,8 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
         self._images: Images | None = None
         self._gpus: GpuPool | None = None
         self._launch: Launch | None = None
+        #: How often the engine could not look into a container that has ended, by its id.
+        self._untold: Counter[str] = Counter()
 
     def identity(self) -> str:
         """Host name and id of the engine."""
@@ -91,11 +96,23 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
             return seen
 
     def _why_stopped(self, client: APIClient, container: Mapping[str, Any]) -> StopReason | None:
-        if control.was_asked(client, container["Id"]):
+        if self._was_asked(client, container):
             return "asked"
         began_at = self._engine.began_at(client)
         is_so = interrupted(container, began_at, lambda: bool(client.info().get("LiveRestoreEnabled")))
         return "interrupted" if is_so else None
+
+    def _was_asked(self, client: APIClient, container: Mapping[str, Any]) -> bool:
+        from docker.errors import APIError
+
+        try:
+            return control.was_asked(client, container)
+        except APIError:
+            # Such as one of whose volumes is gone: how it ended is known all the same.
+            self._untold[container["Id"]] += 1
+            if self._untold[container["Id"]] < _MOST_UNTOLD:
+                raise
+            return False
 
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a position is a time of the engine, and how much from there on is known."""
@@ -141,7 +158,7 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
             if phase is Phase.PENDING:
                 client.remove_container(container["Id"], force=True, v=True)
             elif phase is Phase.RUNNING:
-                control.note_stop(client, container["Id"])
+                control.note_stop(client, container)
                 if container["State"]["Paused"]:
                     self._switch(client, key, container["Id"], frozen=False)
                 control.ask_to_stop(self._engine.access, container["Id"], math.ceil(grace_seconds))
@@ -229,8 +246,4 @@ class DockerBackend(DockerHoldings, DockerReports, Backend, SupportsFreeze, Supp
 
 def _scratch(container: Mapping[str, Any]) -> str:
     """Where a container has its ephemeral storage."""
-    for item in container["Config"].get("Env") or []:
-        name, _, value = item.partition("=")
-        if name == SCRATCH:
-            return str(value)
-    return TASK_DIRECTORY
+    return control.variable(container, SCRATCH) or TASK_DIRECTORY

@@ -5,9 +5,11 @@ no place of its own for it. It is written before the engine is asked, and lasts 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nemo_airflow_provider.backends.docker import environment
 from nemo_airflow_provider.backends.docker.access import Access
 from nemo_airflow_provider.backends.docker.archive import Entry, packed
 from nemo_airflow_provider.backends.docker.body import CONFIG_DIRECTORY
@@ -24,17 +26,38 @@ _REFUSAL_SECONDS = 0.25
 _KILL_SECONDS = 60
 
 
-def note_stop(client: APIClient, container: str) -> None:
-    """Write it down; a container that cannot take it, such as on a disk that is full, is stopped all the same."""
+def note_stop(client: APIClient, container: Mapping[str, Any]) -> None:
+    """Write it down; a container that cannot take it, such as on a disk that is full, is stopped all the same.
+
+    :param container: the engine's description of it
+    """
     from docker.errors import APIError
 
     with suppress(APIError):
-        client.put_archive(container, "/", packed([Entry(f"{CONFIG_DIRECTORY}/{_NAME}", 0o600, b"")]))
+        client.put_archive(container["Id"], "/", packed([Entry(_note(container), 0o600, b"")]))
 
 
-def was_asked(client: APIClient, container: str) -> bool:
-    """Whether the note is there."""
-    return exists(client, container, f"{CONFIG_DIRECTORY}/{_NAME}")
+def was_asked(client: APIClient, container: Mapping[str, Any]) -> bool:
+    """Whether the note is there.
+
+    :param container: the engine's description of it
+    :raises docker.errors.APIError: the engine cannot tell now
+    """
+    return exists(client, container["Id"], _note(container))
+
+
+def _note(container: Mapping[str, Any]) -> str:
+    directory = variable(container, environment.CONFIG_DIRECTORY) or CONFIG_DIRECTORY
+    return f"{directory.rstrip('/')}/{_NAME}"
+
+
+def variable(container: Mapping[str, Any], name: str) -> str | None:
+    """A variable of a container's environment; None where it has none of that name."""
+    for item in container["Config"].get("Env") or []:
+        key, _, value = item.partition("=")
+        if key == name:
+            return str(value)
+    return None
 
 
 def exists(client: APIClient, container: str, path: str) -> bool:
@@ -60,6 +83,7 @@ def ask_to_stop(access: Access, container: str, grace_seconds: int) -> None:
     """
     asking = _Asking(access, container, grace_seconds)
     asking.start()
+    asking.asks.wait()
     asking.join(_REFUSAL_SECONDS)
     if asking.error is not None:
         raise asking.error
@@ -73,6 +97,8 @@ class _Asking(threading.Thread):
         self._access = access
         self._container = container
         self._grace_seconds = grace_seconds
+        #: Set when the request goes out, or nothing will.
+        self.asks = threading.Event()
         #: Why it was not stopped.
         self.error: BackendError | None = None
 
@@ -84,6 +110,7 @@ class _Asking(threading.Thread):
             with self._access.told(), closing(self._access.client()) as client:
                 url = f"{client.base_url}/v{client.api_version}/containers/{self._container}/stop"
                 seconds = self._grace_seconds + _KILL_SECONDS
+                self.asks.set()
                 answer = client.post(url, params={"t": self._grace_seconds}, timeout=(client.timeout, seconds))
                 client._raise_for_status(answer)
         except NotFound:
@@ -92,3 +119,5 @@ class _Asking(threading.Thread):
             self.error = BackendError(f"The engine does not stop {self._container}: {refusal(error)}")
         except BackendError as error:
             self.error = error
+        finally:
+            self.asks.set()

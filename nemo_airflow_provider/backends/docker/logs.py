@@ -25,7 +25,8 @@ _RETRY_SECONDS = 0.5
 _LOOK_SIGNS = 10
 #: How often the output of what has ended is asked for before the engine's refusal is final; half a minute.
 _MOST_REFUSALS = 60
-_ANSWER_SECONDS = 60
+#: The engine reads all that it has, up to where it is asked from, before it says anything.
+_SEARCH_SECONDS = 3600
 
 
 def read(
@@ -146,9 +147,9 @@ class _Follower:
         try:
             with self._access.told(), closing(self._access.client()) as client:
                 url = f"{client.base_url}/v{client.api_version}/containers/{self._container}/logs"
-                # What has ended is handed out at once; what lives may have nothing to say for days.
-                silence = None if self._parameters["follow"] else _ANSWER_SECONDS
-                answer = client.get(url, params=self._parameters, stream=True, timeout=(_ANSWER_SECONDS, silence))
+                # What lives may have nothing to say for days.
+                silence = None if self._parameters["follow"] else _SEARCH_SECONDS
+                answer = client.get(url, params=self._parameters, stream=True, timeout=(client.timeout, silence))
                 client._raise_for_status(answer)
                 self._answer = answer
                 while not self._is_closed and (block := answer.raw.read1(_BLOCK)) and self._arrivals.put(block):

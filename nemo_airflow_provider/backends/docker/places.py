@@ -14,6 +14,8 @@ from nemo_airflow_provider.errors import StartError
 _ADDITIONAL = "mount_path of storage.additional_volume_mounts of the step's profile"
 #: What the engine puts into every container itself.
 _ENGINES = ("/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/sbin/docker-init")
+#: Below it there may be anything.
+_SHARED_MEMORY = "/dev/shm/"
 #: Of one name in a path (the kernel's `NAME_MAX`), and of a path: the engine puts directories of its own before it.
 _NAME_BYTES, _PATH_BYTES = 255, 3072
 
@@ -82,7 +84,7 @@ def _check_form(whose: str, path: str) -> None:
 
 def _check_place(whose: str, path: str) -> None:
     for taken in _ENGINES:
-        if _is_within(path, taken):
+        if _is_within(path, taken) and not _plain(path).startswith(_SHARED_MEMORY):
             raise _wrong(whose, path, f"{taken} is the engine's own")
     if posixpath.normpath(path) == "/sbin":
         raise _wrong(whose, path, "the engine's own /sbin/docker-init must be found there")

@@ -65,7 +65,7 @@ class Pull:
     def give_up(self) -> None:
         """End it, though the engine may have nothing to report; it keeps the layers that are complete.
 
-        Over SSH it ends with the next report.
+        Over SSH it ends with the next report, and before the engine's first answer with that.
         """
         self._given_up.set()
         if self._answer is not None:

@@ -203,6 +203,13 @@ def test_tls_without_a_file(monkeypatch: pytest.MonkeyPatch, url: str, verify: o
     assert (tls and tls.verify) is expected
 
 
+@pytest.mark.parametrize("extra", [{"tls_verify": True}, {"tls_ca_cert": "ca.pem"}])
+def test_an_address_that_has_no_tls(monkeypatch: pytest.MonkeyPatch, certificates: Path, extra: dict[str, Any]) -> None:
+    given = {name: str(certificates / value) if isinstance(value, str) else value for name, value in extra.items()}
+    with pytest.raises(BackendError, match="begins with http://, which has none"):
+        connected(monkeypatch, {"docker_url": "http://engine:2375", **given})
+
+
 @pytest.mark.parametrize("one", ["tls_client_cert", "tls_client_key"])
 def test_half_of_a_clients_certificate(monkeypatch: pytest.MonkeyPatch, certificates: Path, one: str) -> None:
     with pytest.raises(BackendError) as told:

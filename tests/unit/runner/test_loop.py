@@ -205,7 +205,7 @@ class TestAdoption:
         backend.engine = "engine-2"
         again = FakeHost()
         again.values = host.values
-        with pytest.raises(StepFailed, match="engine-1"):
+        with pytest.raises(StepFailed, match="Workload is not on engine-2; it was started on engine-1"):
             run_step(task, again)
         assert backend.submitted == [task.key(0)]
 

@@ -89,6 +89,27 @@ class TestPlatformFaults:
         self.run(backend, host, tmp_path, 0, 1)
         assert [row["status"] for row in host.values[step_key(0)]["tasks"]] == ["error", "completed"]
 
+    def test_a_cancel_while_the_engine_is_away_again_leaves_what_failed_as_it_was(self, tmp_path: Path) -> None:
+        backend, host = FakeBackend(), FakeHost()
+        self.faults(backend, ["platform"])
+        save = host.save
+
+        def saving(key: str, value: Any) -> None:
+            save(key, value)
+            if [row["status"] for row in value["tasks"]] == ["error"] and not backend.failing:
+                host.ask(Action.CANCEL)
+                backend.failing["find"] = 10**9
+
+        host.save = saving  # type: ignore[method-assign]
+        task = replace(
+            repeating(backend, tmp_path, 0), open_backend=lambda: (backend, PlatformConfig(platform_retries=2))
+        )
+        with pytest.raises(StepFailed, match="Job was cancelled; its engine does not answer"):
+            run_step(task, host, replace(TIMING, intent=0.0, away=0.05))
+        record = host.values[step_key(0)]
+        assert (record["status"], [row["status"] for row in record["tasks"]]) == ("cancelled", ["error"])
+        assert record["tasks"][0]["error_details"]["message"] == "the engine was stopped"
+
     def run(self, backend: FakeBackend, host: FakeHost, storage: Path, own: int, platform: int) -> None:
         config = PlatformConfig(platform_retries=platform)
         task = replace(repeating(backend, storage, own), open_backend=lambda: (backend, config))

@@ -217,9 +217,13 @@ def test_an_address_that_is_none(url: str, reason: str) -> None:
 
 @pytest.mark.parametrize("url", ["tcp://[::1:2375", "tcp://engine:port", "tcp://engine:99999999"])
 def test_an_address_that_nobody_can_read(url: str) -> None:
-    assert told(Access(url)).startswith(f"DOCKER_HOST is {url}, which is no address: ")
-    whose = "docker_url in the extra of connection 'gpu'"
-    assert told(Access(url, connection="gpu")).startswith(f"{whose} is {url}, which is no address: ")
+    assert told(Access(url)).startswith(f"the variable DOCKER_HOST is no address: {url}: ")
+    whose = "docker_url in the extra of connection 'gpu', or the variable DOCKER_HOST,"
+    assert told(Access(url, connection="gpu")).startswith(f"{whose} is no address: {url}: ")
+
+
+def test_an_address_that_nobody_can_read_may_have_a_password() -> None:
+    assert told(Access("tcp://me:hunt/er@engine:2375")) == "the variable DOCKER_HOST is no address."
 
 
 @pytest.mark.parametrize(
@@ -229,7 +233,8 @@ def test_an_address_with_a_password(url: str) -> None:
     sentence = told(Access(url))
     assert "hunter" not in sentence and "hunter" not in repr(Access(url))
     assert re.fullmatch(
-        r"DOCKER_HOST is \s*\w+://\*\*\*@engine\S*, with a password in it, which no engine asks for: leave it out.",
+        r"the variable DOCKER_HOST is \s*\w+://\*\*\*@engine\S*, with a password in it, which no engine asks for: "
+        r"leave it out.",
         sentence,
     )
 

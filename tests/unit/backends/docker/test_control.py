@@ -5,14 +5,19 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 
 import pytest
 
+from nemo_airflow_provider.backends.base import Site
 from nemo_airflow_provider.backends.docker import control
 from nemo_airflow_provider.backends.docker.access import Access
+from nemo_airflow_provider.backends.docker.backend import DockerBackend
 from nemo_airflow_provider.errors import BackendError
+from tests.unit.backends.docker.make import config
 from tests.waiting import wait_until
 
 SECONDS = 60.0
@@ -24,6 +29,7 @@ class Engine(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.status: int | None = None
+        self.slow_seconds = 0.0
         self.asked: list[str] = []
         self.connections: list[socket.socket] = []
         self.has_ended = threading.Event()
@@ -33,6 +39,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Engine
 
     def do_GET(self) -> None:
+        time.sleep(self.server.slow_seconds)
         self._answer(200, b'{"ApiVersion": "1.41"}')
 
     def do_POST(self) -> None:
@@ -81,6 +88,20 @@ def test_the_engine_is_listened_to_until_the_container_has_ended(engine: Engine,
     wait_until(lambda: not asking(), SECONDS)
 
 
+def test_nobody_goes_before_the_engine_is_asked(
+    engine: Engine, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may end right after, and its connections with it."""
+    monkeypatch.setattr(control, "_REFUSAL_SECONDS", 0.0)
+    engine.slow_seconds = 1.0
+    asks: list[bool] = []
+    join = control._Asking.join
+    monkeypatch.setattr(control._Asking, "join", lambda self, s: (asks.append(self.asks.is_set()), join(self, s))[1])
+    control.ask_to_stop(access, "c", 30)
+    assert asks == [True]
+    wait_until(lambda: engine.asked, SECONDS)
+
+
 @pytest.mark.parametrize("status", [304, 404])
 def test_what_has_ended_is_stopped(engine: Engine, access: Access, status: int) -> None:
     engine.status = status
@@ -99,3 +120,18 @@ def test_an_engine_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "_REFUSAL_SECONDS", SECONDS)
     with pytest.raises(BackendError, match="No answer"):
         control.ask_to_stop(Access("tcp://127.0.0.1:1"), "c", 30)
+
+
+def test_a_container_that_the_engine_cannot_look_into_has_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of its volumes may be gone for good."""
+    from docker.errors import APIError
+
+    def refuse(*_: object) -> bool:
+        raise APIError("error while mounting volume")
+
+    monkeypatch.setattr(control, "was_asked", refuse)
+    backend = DockerBackend(config(), Site(connect=lambda *_: Access()))
+    for _ in range(29):
+        with pytest.raises(APIError):
+            backend._was_asked(cast(Any, None), {"Id": "c"})
+    assert backend._was_asked(cast(Any, None), {"Id": "c"}) is False

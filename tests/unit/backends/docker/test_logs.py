@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from nemo_airflow_provider.backends.base import Chunk
-from nemo_airflow_provider.backends.docker import logs
+from nemo_airflow_provider.backends.docker import access, logs
 from nemo_airflow_provider.backends.docker.access import Access
 from nemo_airflow_provider.backends.docker.frames import Position, Track
 from nemo_airflow_provider.errors import BackendError, OutputLost
@@ -226,6 +227,23 @@ def test_an_engine_that_refuses_for_a_while(
             send(handler, b"not yet", 503)
 
     assert text(logs.read(engine(answer), "c", "t", None, threading.Event(), lambda: True)) == b"0\n1\n2\n"
+
+
+def test_an_engine_that_reads_for_long_before_it_hands_anything_out(
+    engine: Callable[[Answers], Access], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes through a log of gigabytes to where it is asked from."""
+    monkeypatch.setattr(access, "_SECONDS", 0.2)
+    asked: list[bool] = []
+
+    def answer(handler: BaseHTTPRequestHandler, *, follow: bool) -> None:
+        asked.append(follow)
+        send(handler, b"")
+        time.sleep(1)
+        handler.wfile.write(LINES)
+
+    assert text(logs.read(engine(answer), "c", "t", None, threading.Event(), lambda: True)) == b"0\n1\n2\n"
+    assert asked == [False]
 
 
 def test_the_kernel_looks_after_a_connection_on_which_nothing_comes(engine: Callable[[Answers], Access]) -> None:

@@ -46,7 +46,21 @@ def test_a_step_may_have_everything_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/a", "/a b", "/ü", "/a:b", "/a/b/", "/a//b", "/a/./b", "/..a/b..", "/devices", "/process", "/etc/x"]
+    "path",
+    [
+        "/a",
+        "/a b",
+        "/ü",
+        "/a:b",
+        "/a/b/",
+        "/a//b",
+        "/a/./b",
+        "/..a/b..",
+        "/devices",
+        "/process",
+        "/etc/x",
+        "/dev/shm/x",
+    ],
 )
 @pytest.mark.parametrize("variable", [SCRATCH, DIRECTORY, STORAGE])
 def test_paths_of_every_sort(variable: str, path: str) -> None:
