@@ -26,7 +26,7 @@ def last_execution(job: Job) -> list[str]:
 
 def assert_ran_again(staged: Staged) -> None:
     """A second execution ends the job, and its log is whole."""
-    wait_until(lambda: len(staged.marks.pids) == 2, 120, f"the second execution of {staged.job.name}")
+    wait_until(lambda: len(staged.marks.pids) == 2, 300, f"the second execution of {staged.job.name}")
     staged.marks.enough.touch()
     staged.job.wait("completed", timeout_seconds=120)
     *counted, end = last_execution(staged.job)
