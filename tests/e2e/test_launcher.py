@@ -43,7 +43,8 @@ stubborn()
 
 #: An ordinary task bears that the API server is away as long as a busy machine takes to start it again: three
 #: heartbeats that fail, Airflow's default, end it.
-_SETTINGS = {"AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "1000"}
+#: And no sweep begins while these tests end the parts of Airflow: it would wait for an API server that is gone.
+_SETTINGS = {"AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "1000", "AIRFLOW__NEMO__SWEEP_SECONDS": "0"}
 
 
 class Launcher:
