@@ -21,13 +21,13 @@ from nemo_airflow_provider.backends.base import (
     StopReason,
     Workload,
 )
+from nemo_airflow_provider.backends.container.environment import SCRATCH
+from nemo_airflow_provider.backends.container.places import TASK_DIRECTORY
 from nemo_airflow_provider.backends.docker import control, labels, logs
 from nemo_airflow_provider.backends.docker.archive import beginning
-from nemo_airflow_provider.backends.docker.body import TASK_DIRECTORY
 from nemo_airflow_provider.backends.docker.config import DockerConfig
 from nemo_airflow_provider.backends.docker.diagnosis import interrupted, observed
 from nemo_airflow_provider.backends.docker.engine import DockerEngine
-from nemo_airflow_provider.backends.docker.environment import SCRATCH
 from nemo_airflow_provider.backends.docker.gpus import GpuPool
 from nemo_airflow_provider.backends.docker.holdings import DockerHoldings
 from nemo_airflow_provider.backends.docker.images import Images

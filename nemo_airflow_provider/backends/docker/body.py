@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nemo_airflow_provider.backends.container.places import CONFIG_DIRECTORY, TASK_DIRECTORY
 from nemo_airflow_provider.backends.docker import labels
 from nemo_airflow_provider.backends.docker.config import DockerConfig, DockerVolumeMount
 from nemo_airflow_provider.backends.docker.resources import Resources
 from nemo_airflow_provider.model.spec import ContainerExecutor
-
-CONFIG_DIRECTORY = "/var/run/scratch/config"
-CONFIG_NAME = "job_step_config.json"
-TASK_DIRECTORY = "/var/run/scratch/task"
 
 _GATEWAY_NAME = "host.docker.internal"
 #: NVIDIA's runtime, where it is the engine's default, gives a container the GPUs that this names, and without it all.

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from nemo_airflow_provider.backends.docker import environment
+from nemo_airflow_provider.backends.container import environment
+from nemo_airflow_provider.backends.container.places import CONFIG_DIRECTORY
 from nemo_airflow_provider.backends.docker.access import Access
 from nemo_airflow_provider.backends.docker.archive import Entry, packed
-from nemo_airflow_provider.backends.docker.body import CONFIG_DIRECTORY
 from nemo_airflow_provider.backends.docker.engine import refusal
 from nemo_airflow_provider.errors import BackendError
 

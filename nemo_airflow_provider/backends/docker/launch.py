@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.base import Site, Workload
-from nemo_airflow_provider.backends.docker import environment, gpus, labels, storage
+from nemo_airflow_provider.backends.container import environment
+from nemo_airflow_provider.backends.container.places import Places, places_of
+from nemo_airflow_provider.backends.docker import gpus, labels, storage
 from nemo_airflow_provider.backends.docker.archive import Entry, packed
 from nemo_airflow_provider.backends.docker.body import Task, creation_of, loopback_for
 from nemo_airflow_provider.backends.docker.config import DockerConfig
 from nemo_airflow_provider.backends.docker.engine import DockerEngine, made, refusal
 from nemo_airflow_provider.backends.docker.images import Images
-from nemo_airflow_provider.backends.docker.places import Places, places_of
 from nemo_airflow_provider.backends.docker.refusals import judged
 from nemo_airflow_provider.backends.docker.resources import resources_of
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _BACKEND = "docker"
 _TRIES = 3
+#: What the engine puts into every container, as the process that begins the command.
+_INIT = "/sbin/docker-init"
 
 
 class Launch:
@@ -87,7 +90,8 @@ class Launch:
             return self._made(client, workload, replace(task, gpus=ids))
 
     def _places(self, workload: Workload) -> Places:
-        return places_of(workload.environment.step, self._config.storage.additional_volume_mounts)
+        mounts = [mount.mount_path for mount in self._config.storage.additional_volume_mounts]
+        return places_of(workload.environment.step, mounts, [_INIT])
 
     def _environment(self, workload: Workload, places: Places) -> dict[str, str]:
         loopback = loopback_for(self._config.networking.job_container_network, self._site.loopback_address)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from nemo_airflow_provider.backends.docker.config import DockerVolumeMount
-from nemo_airflow_provider.backends.docker.places import Places, places_of
+from nemo_airflow_provider.backends.container.places import Places, places_of
 from nemo_airflow_provider.errors import StartError
 
 FILE, DIRECTORY = "NEMO_JOB_STEP_CONFIG_FILE_PATH", "NEMO_JOB_STEP_CONFIG_STORAGE_PATH"
@@ -16,11 +13,7 @@ ADDITIONAL = "mount_path of storage.additional_volume_mounts of the step's profi
 
 
 def found(step: dict[str, str], *mounts: str) -> Places:
-    return places_of(step, [mount(path) for path in mounts])
-
-
-def mount(path: str, **more: Any) -> DockerVolumeMount:
-    return DockerVolumeMount(volume_name="data", mount_path=path, **more)
+    return places_of(step, mounts, ["/sbin/docker-init"])
 
 
 def told(step: dict[str, str], *mounts: str) -> str:

@@ -29,6 +29,7 @@ def compose(
     paths: Mapping[str, str],
     *,
     loopback: str | None,
+    step_over_platform: bool = False,
 ) -> dict[str, str]:
     """Everything that is added to the image's own environment.
 
@@ -36,6 +37,7 @@ def compose(
     :param paths: the path variables, which nothing changes any more; a step's own value of one of them has been
         taken into account
     :param loopback: what replaces a loopback host in the platform's URLs; None: it means the same in the container
+    :param step_over_platform: whether a step's own items win over the platform's, as they do in pods
     :raises StartError: a name that is the platform's, or none at all; a value that no process can have
     """
     if managed := managed_names((*given.step, *given.secrets)):
@@ -43,15 +45,8 @@ def compose(
             f"Job step environment keys must not use platform-reserved managed environment keys: {managed}"
         )
     platform = {name: _reachable(value, loopback) for name, value in given.platform.items()}
-    composed = {
-        **profile,
-        **given.system,
-        **given.principal,
-        **given.step,
-        **platform,
-        **given.secrets,
-        **paths,
-    }
+    last = (platform, given.step) if step_over_platform else (given.step, platform)
+    composed = {**profile, **given.system, **given.principal, **last[0], **last[1], **given.secrets, **paths}
     for name, value in composed.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise StartError(

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_airflow_provider.backends.base import Environment
-from nemo_airflow_provider.backends.docker import environment
-from nemo_airflow_provider.backends.docker.environment import check_words, compose
+from nemo_airflow_provider.backends.container import environment
+from nemo_airflow_provider.backends.container.environment import check_words, compose
 from nemo_airflow_provider.errors import StartError
 from nemo_airflow_provider.model.spec import Container
 
@@ -29,6 +29,12 @@ def test_precedence(highest: int) -> None:
     layers = {layer: {"X": layer} for layer in LAYERS[: highest + 1]}
     groups = Environment(**{name: layers.get(name, {}) for name in LAYERS[1:]})
     assert composed(groups, layers.get("profile")) == {"X": LAYERS[highest], **PATHS}
+
+
+def test_a_pods_step_wins_over_the_platform() -> None:
+    groups = Environment({}, step={"X": "step"}, platform={"X": "platform"}, secrets={})
+    assert compose({}, groups, PATHS, loopback=None, step_over_platform=True)["X"] == "step"
+    assert composed(groups)["X"] == "platform"
 
 
 def test_a_secret_does_not_move_the_storage_that_is_mounted() -> None:

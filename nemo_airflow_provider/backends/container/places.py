@@ -6,14 +6,16 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nemo_airflow_provider.backends.docker import environment
-from nemo_airflow_provider.backends.docker.body import CONFIG_DIRECTORY, CONFIG_NAME, TASK_DIRECTORY
-from nemo_airflow_provider.backends.docker.config import DockerVolumeMount
+from nemo_airflow_provider.backends.container import environment
 from nemo_airflow_provider.errors import StartError
 
+CONFIG_DIRECTORY = "/var/run/scratch/config"
+CONFIG_NAME = "job_step_config.json"
+TASK_DIRECTORY = "/var/run/scratch/task"
+
 _ADDITIONAL = "mount_path of storage.additional_volume_mounts of the step's profile"
-#: What the engine puts into every container itself.
-_ENGINES = ("/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/sbin/docker-init")
+#: What every engine puts into a container itself.
+_ENGINES = ("/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 #: Below it there may be anything.
 _SHARED_MEMORY = "/dev/shm/"
 #: Of one name in a path (the kernel's `NAME_MAX`), and of a path: the engine puts directories of its own before it.
@@ -41,11 +43,12 @@ class Places:
         }
 
 
-def places_of(step: Mapping[str, str], additional: Sequence[DockerVolumeMount]) -> Places:
+def places_of(step: Mapping[str, str], additional: Sequence[str], taken: Sequence[str] = ()) -> Places:
     """Where a step has what it is given.
 
     :param step: its environment
-    :param additional: mounts of its profile
+    :param additional: paths of the mounts of its profile
+    :param taken: what this engine puts into a container beside what every engine does
     :raises StartError: there can be nothing, or two things
     """
     directory = step.get(environment.CONFIG_DIRECTORY) or CONFIG_DIRECTORY
@@ -58,11 +61,11 @@ def places_of(step: Mapping[str, str], additional: Sequence[DockerVolumeMount]) 
     own = {environment.SCRATCH: found.scratch, environment.CONFIG_DIRECTORY: found.config_directory}
     if found.job_storage is not None:
         own[environment.JOB_STORAGE] = found.job_storage
-    mounts = [*own.items(), *((_ADDITIONAL, mount.mount_path) for mount in additional)]
+    mounts = [*own.items(), *((_ADDITIONAL, path) for path in additional)]
     for whose, path in [*mounts, (environment.CONFIG_FILE, found.config_file)]:
         _check_form(whose, path)
         if whose != _ADDITIONAL:
-            _check_place(whose, path)
+            _check_place(whose, path, taken)
     _check_distinct(mounts)
     _check_file(found.config_file, mounts)
     return found
@@ -82,12 +85,13 @@ def _check_form(whose: str, path: str) -> None:
         raise _wrong(whose, f"{path[:40]}…", limits)
 
 
-def _check_place(whose: str, path: str) -> None:
-    for taken in _ENGINES:
-        if _is_within(path, taken) and not _plain(path).startswith(_SHARED_MEMORY):
-            raise _wrong(whose, path, f"{taken} is the engine's own")
-    if posixpath.normpath(path) == "/sbin":
-        raise _wrong(whose, path, "the engine's own /sbin/docker-init must be found there")
+def _check_place(whose: str, path: str, taken: Sequence[str]) -> None:
+    for each in (*_ENGINES, *taken):
+        if _is_within(path, each) and not _plain(path).startswith(_SHARED_MEMORY):
+            raise _wrong(whose, path, f"{each} is the engine's own")
+    for each in taken:
+        if _plain(path) == posixpath.dirname(each):
+            raise _wrong(whose, path, f"the engine's own {each} must be found there")
 
 
 def _check_distinct(mounts: Sequence[tuple[str, str]]) -> None:
