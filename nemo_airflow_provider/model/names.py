@@ -40,6 +40,7 @@ _MAX_ORDINAL = 999_999_999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_BITS = 48
 _MAX_ENGINE_NAME = 63
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
 def is_name(value: str) -> bool:
@@ -225,6 +226,22 @@ def storage_name(job: str, key: str) -> str:
     :param key: the run key
     """
     return _engine_name(f"storage-{job}", hashlib.sha256(f"storage\n{key}".encode()).hexdigest()[:12])
+
+
+def label_value(text: str) -> str:
+    """A name, an id or another short text as the value of a Kubernetes label: itself where that may be one.
+
+    Kubernetes takes at most 63 characters of `[A-Za-z0-9._-]`, a letter or digit first and last. What has others is
+    encoded as for Airflow; what is still no value is shortened, and told apart by 12 hex after `-X`.
+    """
+    if _LABEL_VALUE.fullmatch(text):
+        return text
+    encoded = encode_name(text)
+    if _LABEL_VALUE.fullmatch(encoded):
+        return encoded
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    words = re.sub(r"[^A-Za-z0-9._-]", "-", encoded)[: _MAX_ENGINE_NAME - len(digest) - 2].strip("-._")
+    return f"{words}-X{digest}" if words else f"X{digest}"
 
 
 def _engine_name(readable: str, digest: str) -> str:
