@@ -103,6 +103,7 @@ class Observation:
     :param details: more for `status_details`
     :param error: `error_details` beside the message, when the engine gave a reason
     :param fault: whose fault an error is
+    :param hopeless: why it will never run, though the engine goes on trying: then it is ended
     """
 
     phase: Phase
@@ -113,6 +114,7 @@ class Observation:
     error: Mapping[str, Any] | None = None
     fault: Fault = "user"
     frozen: bool = False
+    hopeless: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,9 +177,11 @@ class StepLoop:
             self._ask_to_stop(key)
 
     def _expired(self, key: WorkloadKey, seen: Observation, output: Output) -> str | None:
-        """Why a limit of the step ends it, if one does."""
+        """Why the step ends before its workload does, if so."""
         journal = self._journal
-        return self._limits.expired(journal.known, key.task, seen.phase, journal.now(), output.last_sign)
+        return seen.hopeless or self._limits.expired(
+            journal.known, key.task, seen.phase, journal.now(), output.last_sign
+        )
 
     def _ask_to_stop(self, key: WorkloadKey) -> None:
         grace = self._config.graceful_shutdown_timeout_seconds

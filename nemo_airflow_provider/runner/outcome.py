@@ -65,6 +65,8 @@ def outcome_of(
     details = dict(seen.details)
     if seen.exit_code is not None:
         details["exit_code"] = seen.exit_code
+    if expired is not None:
+        return Outcome(Status.ERROR, expired, details, {"message": expired, **(seen.error or {})})
     if seen.phase in (Phase.ABSENT, Phase.LOST):
         if cancelled:
             return Outcome(Status.CANCELLED, f"{backend.noun} not found, job cancelled", details)
@@ -77,12 +79,11 @@ def outcome_of(
             details,
             {"message": message, "reason": LostWorkload.code, **(seen.error or {})},
         )
-    if expired is not None:
-        return Outcome(Status.ERROR, expired, details, {"message": expired, **(seen.error or {})})
+    code = "" if seen.exit_code is None else f" with exit code {seen.exit_code}"
     if cancelled:
-        return Outcome(Status.CANCELLED, f"Job was cancelled with exit code {seen.exit_code}", details)
+        return Outcome(Status.CANCELLED, f"Job was cancelled{code}", details)
     if paused and seen.stopped == "asked":
-        return Outcome(Status.PAUSED, f"Job paused with exit code {seen.exit_code}", details)
+        return Outcome(Status.PAUSED, f"Job paused{code}", details)
     if seen.stopped in _NOBODYS_WISH:
         message = _NOBODYS_WISH[seen.stopped].format(noun=backend.noun)
         return Outcome(Status.ERROR, message, details, {"message": message, "fault": "platform"})
@@ -90,9 +91,7 @@ def outcome_of(
         message = seen.message or "Job completed successfully with exit code 0"
         return Outcome(Status.COMPLETED, message, details)
     message = seen.message or f"Job exited with code {seen.exit_code}"
+    error = {"message": message, "fault": seen.fault, **(seen.error or {})}
     return Outcome(
-        Status.ERROR,
-        message,
-        details,
-        {"message": message, "exit_code": seen.exit_code, "fault": seen.fault, **(seen.error or {})},
+        Status.ERROR, message, details, error if seen.exit_code is None else {**error, "exit_code": seen.exit_code}
     )

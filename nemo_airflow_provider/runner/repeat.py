@@ -50,14 +50,14 @@ class Repeats:
     def allow(self, outcome: Outcome, record: StepRecord | None, task_name: str, platform_times: int) -> bool:
         """Whether a workload that ended so is to be started again.
 
-        Only an end that the engine saw counts: no limit that ran out, no cancel, no loss.
+        Only an end that the engine saw, or made, counts: no limit that ran out, no cancel, no loss.
 
         :param record: of the step, before the end is written down
         :param platform_times: starts beside the first that faults of the platform may cost
         """
-        if outcome.status is not Status.ERROR or outcome.error.get("exit_code") is None:
-            return False
         platform = outcome.error.get("fault") == _PLATFORM
+        if outcome.status is not Status.ERROR or (outcome.error.get("exit_code") is None and not platform):
+            return False
         failed = {row.name for row in _failed(record) if _is_of_platform(row) is platform} if record else set()
         return len(failed | {task_name}) <= (platform_times if platform else self.times)
 
