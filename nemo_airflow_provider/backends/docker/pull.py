@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from nemo_airflow_provider.backends.container.connection import hang_up
 from nemo_airflow_provider.backends.docker.access import Access, Login
-from nemo_airflow_provider.backends.docker.connection import hang_up
 from nemo_airflow_provider.errors import BackendError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Pull:
         """
         self._given_up.set()
         if self._answer is not None:
-            hang_up(self._answer)
+            hang_up(self._answer.raw)
 
     def _run(self) -> None:
         from docker.errors import APIError

@@ -1,4 +1,4 @@
-"""One answer of the engine that is still being read: to leave it while another thread waits for more of it."""
+"""One answer of an engine that is still being read: to leave it while another thread waits for more of it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def hang_up(answer: Any) -> None:
 
     Over SSH there is no socket: the connection goes with what comes by it next.
 
-    :param answer: a `requests` response, read as a stream
+    :param answer: a `urllib3` response, read as a stream
     """
-    reader = getattr(getattr(answer.raw, "_fp", None), "fp", None)
+    reader = getattr(getattr(answer, "_fp", None), "fp", None)
     connection = getattr(getattr(reader, "raw", None), "_sock", None)
     if isinstance(connection, socket.socket):
         with suppress(OSError):
