@@ -16,10 +16,10 @@ PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14
 NEW_ENOUGH := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install run serve test lint check bench clean
+.PHONY: help install run serve test lint check bench kube-up kube-down clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: $(STAMP) ## make the virtual environment, which every other target does by itself
 
@@ -49,6 +49,13 @@ check: lint ## lint and unit tests
 
 bench: $(STAMP) ## measure, and print one JSON document; see bench/README.md
 	@exec $(BIN)/python -m bench $(ARGS)
+
+kube-up: ## start a Kubernetes of one node for tests, as root; see tests/kube/README.md
+	@kubeconfig=$$(tests/kube/up.sh) && echo "The cluster is up; tests use it after" && \
+	    echo "    export NEMO_TEST_KUBECONFIG=$$kubeconfig"
+
+kube-down: ## end it, and remove all that it wrote
+	@tests/kube/down.sh
 
 clean: ## remove the virtual environment, the local Airflow and caches
 	rm -rf $(VENV) .airflow .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

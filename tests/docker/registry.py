@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import token_hex
 
-from tests.stack.docker import busybox
+from tests.busybox import busybox
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"

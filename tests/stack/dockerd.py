@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from nemo_airflow_provider.backends.docker.access import Access
-from tests.stack.docker import busybox
+from tests.busybox import busybox
 from tests.waiting import wait_until
 
 

@@ -10,12 +10,12 @@ import shutil
 import socket
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 import sqlalchemy
 
-from tests.stack import docker
+from tests.busybox import busybox
+from tests.stack import kubernetes
 
 
 def _postgres() -> str | None:
@@ -46,7 +46,7 @@ def _upstream() -> str | None:
 
 
 def _docker() -> str | None:
-    if docker.busybox() is None:
+    if busybox() is None:
         return (
             "Install busybox-static, or set NEMO_TEST_BUSYBOX to a busybox that needs no library: "
             "images for Docker are made of it."
@@ -70,17 +70,11 @@ def _owned_docker() -> str | None:
     return _docker()
 
 
-def _kubernetes() -> str | None:
-    path = os.environ.get("NEMO_TEST_KUBECONFIG")
-    if not path:
-        return "Set NEMO_TEST_KUBECONFIG to the kubeconfig of a cluster that tests may use."
-    return None if Path(path).is_file() else f"NEMO_TEST_KUBECONFIG={path} is not a file."
-
-
 PROBES: dict[str, Callable[[], str | None]] = {
     "docker": _docker,
-    "kubernetes": _kubernetes,
+    "kubernetes": kubernetes.missing,
     "owned_docker": _owned_docker,
+    "owned_kubernetes": kubernetes.owned_missing,
     "postgres": _postgres,
     "upstream": _upstream,
 }
