@@ -7,15 +7,9 @@ number=${KUBE_NUMBER:-0} gpus=${KUBE_GPUS:-4}
 network=10.219.$number node=10.219.$number.2 service=10.96.0.1 link=kube$number cgroup=nemo-kube-$number
 
 requirements() {
-    local packages=()
-    command -v etcd >/dev/null || packages+=(etcd-server)
-    command -v containerd >/dev/null && command -v ctr >/dev/null || packages+=(containerd)
-    command -v runc >/dev/null || packages+=(runc)
-    [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
-    command -v ip >/dev/null || packages+=(iproute2)
-    command -v openssl >/dev/null || packages+=(openssl)
-    [ ${#packages[@]} -eq 0 ] || fail "The cluster needs some programs: apt-get install ${packages[*]}"
-    "${PYTHON:-python3}" -c '' 2>/dev/null || fail "The cluster's images are made by python3: apt-get install python3"
+    local packages
+    packages=$("$here/packages.sh" | xargs)
+    [ -z "$packages" ] || fail "A cluster needs more of this machine: apt-get install $packages"
     [ ! -e "/sys/class/net/$link" ] ||
         fail "There is a cluster of number $number on this machine (network link $link); choose another KUBE_NUMBER."
 }
@@ -175,7 +169,7 @@ command_lines() {
 }
 
 import_images() {
-    (cd "$here/../.." && "${PYTHON:-python3}" -m tests.kube.images) >images.tar
+    (cd "$here/../.." && python3 -m tests.kube.images) >images.tar
     containers images import images.tar >/dev/null
     rm images.tar
 }
@@ -191,7 +185,7 @@ bin=$("$here/build.sh")
 mkdir -p "$state"/{run,logs,pki,cni,volumes}
 cd "$state"
 echo "$bin" >run/bin
-trap '[ -e "$state/run/up" ] || { tail -n 5 "$state"/logs/*.log >&2; "$here/down.sh"; }' EXIT
+trap '[ -e "$state/run/up" ] || { tail -n 10 "$state"/logs/*.log >&2; "$here/down.sh"; }' EXIT
 certificates >/dev/null
 namespaces
 bridge
