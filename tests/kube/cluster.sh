@@ -53,10 +53,12 @@ gone() { ! process_of "$1" >/dev/null; }
 
 start() {
     gone "$1" || return 0
+    rm -f "$state/run/$1.pid"
     # Every descriptor of the caller would live as long as the component, a lock's too.
     # shellcheck disable=SC2016
     inside setsid --fork bash -c 'for fd in /proc/self/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done
         exec bash "$0"' "$state/run/$1.sh" </dev/null >>"$state/logs/$1.log" 2>&1
+    until_ok 20 test -s "$state/run/$1.pid" || fail "$1 could not be started: $(tail -n 5 "$state/logs/$1.log")"
 }
 
 # kill_component NAME SIGNAL: returns when it has ended.
@@ -87,9 +89,14 @@ get_tls() {
 }
 
 wait_for() {
-    until_ok "${2:-60}" answers "$1" && return
-    tail -n 20 "$state/logs/$1.log" >&2
-    fail "$1 does not answer; above are the last lines of $state/logs/$1.log."
+    local deadline=$((SECONDS + 60))
+    until answers "$1" >/dev/null 2>&1; do
+        if gone "$1" || [ $SECONDS -ge $deadline ]; then
+            tail -n 20 "$state/logs/$1.log" >&2
+            fail "$1 does not answer; above are the last lines of $state/logs/$1.log."
+        fi
+        sleep 0.1
+    done
 }
 
 # An extended resource of the node's status is scheduled and counted as a device plugin's would be.

@@ -10,8 +10,6 @@ requirements() {
     local packages
     packages=$("$here/packages.sh" | xargs)
     [ -z "$packages" ] || fail "A cluster needs more of this machine: apt-get install $packages"
-    [ ! -e "/sys/class/net/$link" ] ||
-        fail "There is a cluster of number $number on this machine (network link $link); choose another KUBE_NUMBER."
 }
 
 certificates() {
@@ -174,18 +172,25 @@ import_images() {
     rm images.tar
 }
 
+[[ $number =~ ^[0-9]+$ && $number -le 255 ]] || fail "KUBE_NUMBER=$number is none of 0 to 255."
 need_root
+requirements
+bin=$("$here/build.sh")
+# Another kube-up of this folder is waited for. What is started must not keep the lock, which is descriptor 9.
+mkdir -p "$(dirname "$state")"
+exec 9<"$(dirname "$state")"
+flock 9
 if alive && [ -e "$state/run/up" ]; then
     echo "$KUBECONFIG"
     exit
 fi
 "$here/down.sh"
-requirements
-bin=$("$here/build.sh")
+[ ! -e "/sys/class/net/$link" ] ||
+    fail "There is a cluster of number $number on this machine (network link $link); choose another KUBE_NUMBER."
 mkdir -p "$state"/{run,logs,pki,cni,volumes}
 cd "$state"
 echo "$bin" >run/bin
-trap '[ -e "$state/run/up" ] || { tail -n 10 "$state"/logs/*.log >&2; "$here/down.sh"; }' EXIT
+trap '[ -e "$state/run/up" ] || { tail -n 10 "$state"/logs/*.log >&2 || true; "$here/down.sh"; }' EXIT
 certificates >/dev/null
 namespaces
 bridge
