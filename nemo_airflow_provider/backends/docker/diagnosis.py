@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Observation, Phase, StopReason
+from nemo_airflow_provider.backends.container import exits
 from nemo_airflow_provider.errors import Fault
 
 #: Message, more of the error, and whose fault it is.
 _Failure = tuple[str, dict[str, Any] | None, Fault]
 
-#: Exit codes of a shell, or of the container's init process, for a command that a signal ended.
-_SIGNALLED = 128
-_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 #: The engine's time of what has not happened.
 _NEVER = "0001-01-01"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z")
@@ -105,27 +102,14 @@ def _interruption(code: int) -> _Failure:
 
 
 def _failure(code: int, state: Mapping[str, Any], host: Mapping[str, Any]) -> _Failure:
-    head = f"Job exited with non-zero code {code}"
+    head = exits.head(code)
     if state.get("OOMKilled"):
         limit = int(host.get("Memory") or 0)
         where = f"at its memory limit of {_size(limit)}" if limit else "when the host had no memory left"
         return f"{head}: the kernel killed it {where}", {"reason": "OOMKilled"}, "user"
     if words := " ".join(str(state.get("Error") or "").split()):
         return f"{head}: {words}", {"reason": "EngineError", "error": words}, "platform"
-    if code == _NOT_FOUND:
-        return f"{head}: its command was not found in the image, check logs for details.", None, "user"
-    if code == _NOT_EXECUTABLE:
-        return f"{head}: its command cannot be executed, check logs for details.", None, "user"
-    if name := _signal_name(code - _SIGNALLED):
-        return f"{head}: it was ended by {name}, check logs for details.", {"signal": name}, "user"
-    return f"{head}, check logs for details.", None, "user"
-
-
-def _signal_name(number: int) -> str | None:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return None
+    return *exits.failure_of(code), "user"
 
 
 def _size(number: int) -> str:
