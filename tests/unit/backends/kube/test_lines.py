@@ -69,7 +69,7 @@ def _short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE_BYTES", SHORT)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(logs(), st.data())
 def test_any_cut_of_the_bytes_gives_the_same_pieces(entries: list[Piece], data: st.DataObject) -> None:
     sent = output(entries)
@@ -85,7 +85,7 @@ def test_any_cut_of_the_bytes_gives_the_same_pieces(entries: list[Piece], data: 
     assert all(len(piece.data) <= SHORT for piece in found)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(logs())
 def test_a_track_that_begins_at_any_position_says_the_same(entries: list[Piece]) -> None:
     whole = pieces(output(entries))
