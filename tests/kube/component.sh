@@ -17,7 +17,7 @@ stop) kill_component "$name" TERM ;;
 kill) kill_component "$name" KILL ;;
 start)
     if [ "$name" = kubelet ] && gone kubelet; then
-        last=$(beat)
+        last=$(beat) || last=
         start kubelet
         # The node may still be told as ready from before.
         until_ok 60 beats_again "$last" || true
