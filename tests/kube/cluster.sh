@@ -1,13 +1,14 @@
 # Read by the other scripts: where a cluster is, and how to reach into it.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # Everything that a cluster writes.
 state=$(realpath -m "${KUBE_STATE:-/tmp/nemo-kube}")
 components=(etcd apiserver controller-manager scheduler containerd kubelet)
 export KUBECONFIG=$state/admin.kubeconfig
-# Kubernetes' programs would ask a proxy for the node.
-unset HTTP_PROXY HTTPS_PROXY http_proxy https_proxy ALL_PROXY all_proxy
+# A proxy, which the build may need, does not know the node.
+export NO_PROXY=${NO_PROXY:+$NO_PROXY,}10.219.0.0/16,10.96.0.0/16,127.0.0.1
+export no_proxy=$NO_PROXY
 
 fail() {
     echo "$*" >&2
@@ -67,6 +68,7 @@ kill_component() {
     pid=$(process_of "$1") || return 0
     inside kill "-$2" "$pid"
     until_ok 60 gone "$1" || fail "$1 has not ended 60 s after SIG$2; its log is $state/logs/$1.log."
+    rm -f "$state/run/$1.pid"
 }
 
 answers() {
