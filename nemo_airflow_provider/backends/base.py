@@ -149,6 +149,7 @@ class Site:
     :param loopback_address: what containers call the host, where the configuration says so
     :param gpu_device_ids: ids of the host's GPUs that jobs may use; None: all
     :param lock_directory: what the processes of a host share; None: the host's own place for that
+    :param image_pull_secrets: names of those of every pod
     """
 
     connect: Callable[[str, str | None], Any]
@@ -156,6 +157,7 @@ class Site:
     loopback_address: str | None = None
     gpu_device_ids: tuple[int, ...] | None = None
     lock_directory: Path | None = None
+    image_pull_secrets: tuple[str, ...] = ()
 
 
 class Backend(ABC):

@@ -38,6 +38,10 @@ class SupportsFreeze(SupportsPause, ABC):
         """
 
 
+class SupportsMultiNode:
+    """The power to run a step on several nodes at once: `resources.num_nodes`. The verbs are those of `Backend`."""
+
+
 class SupportsResultFile(ABC):
     """The power to hand back a file that a workload has left in its own storage."""
 

@@ -24,6 +24,7 @@ def site_by(platform: PlatformConfig) -> Site:
         default_task_image=f"{platform.image_registry}/{_TASK_IMAGE}:{platform.image_tag}",
         loopback_address=platform.loopback_address,
         gpu_device_ids=platform.docker.gpu_device_ids,
+        image_pull_secrets=tuple(secret.name for secret in platform.image_pull_secrets),
     )
 
 

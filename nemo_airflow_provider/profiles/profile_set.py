@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nemo_airflow_provider.backends.config import BackendConfig, ProfileKey
+from nemo_airflow_provider.backends.powers import SupportsMultiNode
 from nemo_airflow_provider.backends.registry import BACKENDS
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model.spec import (
@@ -149,11 +150,22 @@ class ProfileSet:
                 f"Execution profile '{profile}' in step '{step.name}' needs backend '{backend.name}', which "
                 f"this installation does not provide. Install {backend.requirement}."
             )
+        self._check_nodes(step, profile)
         wants_storage = any(item.name == _PERSISTENT_STORAGE for item in step.environment or [])
         if wants_storage and not profile.config.supports_persistent_storage():
             raise InvalidJob(
                 f"The selected execution profile '{profile.name}:{profile.provider}' does not support "
                 f"persistent storage required by step '{step.name}'."
+            )
+
+    @staticmethod
+    def _check_nodes(step: StepSpec, profile: Profile) -> None:
+        """Whether the profile's backend can run a step on as many nodes as are asked for."""
+        nodes = 1 if isinstance(step.executor, ProcessExecutor) else step.executor.resources.num_nodes
+        if nodes > 1 and not BACKENDS[profile.backend].has(SupportsMultiNode):
+            raise InvalidJob(
+                f"Step '{step.name}' asks for num_nodes: {nodes}, and execution profile '{profile}' runs one node only "
+                f"(backend '{profile.backend}'). Use a profile of a backend for several, or num_nodes: 1."
             )
 
     def _why_left_out(self, provider: str, name: str) -> str:

@@ -35,6 +35,8 @@ class Harness:
     submitted: list[WorkloadKey] = field(default_factory=list)
     #: Of this test alone, though others may share the engine.
     installation: str = field(default_factory=lambda: secrets.token_hex(8))
+    #: Whether stdout and stderr can be told apart.
+    has_streams: bool = True
     #: What each step's own environment has.
     step: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,4 +102,32 @@ def docker_harness(directory: Path) -> Iterator[Harness]:
     DockerBackend(config, site).remove_job("default", "contract", run_key)
 
 
-HARNESSES = {"docker": docker_harness, "subprocess": subprocess_harness}
+@contextmanager
+def kubernetes_harness(directory: Path) -> Iterator[Harness]:
+    """Jobs in a namespace that tests share, of the cluster that they may use."""
+    from nemo_airflow_provider.backends.kubernetes_job.backend import KubernetesJobBackend
+    from nemo_airflow_provider.backends.kubernetes_job.config import KubernetesJobConfig
+    from tests.stack import kubernetes
+
+    engines.require("kubernetes")
+    home = kubernetes.shared()
+    config = KubernetesJobConfig.model_validate(
+        {
+            "namespace": home.namespace,
+            "default_task_image": kubernetes.image(),
+            "storage": {"pvc_name": home.claim.name, "volume_permissions_image": kubernetes.image()},
+        }
+    )
+    site, run_key = kubernetes.site(), secrets.token_hex(8)
+    yield Harness(
+        make=lambda: KubernetesJobBackend(config, site),
+        executor=lambda script: {"provider": "cpu", "container": {"entrypoint": ["/bin/sh", "-c", script]}},
+        seconds=60,
+        run_key=run_key,
+        step={"NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": "/job-storage"},
+        has_streams=False,
+    )
+    KubernetesJobBackend(config, site).remove_job("default", "contract", run_key)
+
+
+HARNESSES = {"docker": docker_harness, "kubernetes_job": kubernetes_harness, "subprocess": subprocess_harness}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
+from nemo_airflow_provider.backends.base import Site
+from nemo_airflow_provider.backends.kube.access import Access
 from tests.waiting import wait_until
 
 IMAGE = "nemo-test/busybox:1"
@@ -207,3 +211,30 @@ def owned_missing() -> str | None:
 
 def _state() -> Path:
     return Path(os.environ.get("KUBE_STATE") or "/tmp/nemo-kube")
+
+
+class Home(NamedTuple):
+    """A namespace, and a claim in it."""
+
+    namespace: str
+    claim: Claim
+
+
+@cache
+def shared() -> Home:
+    """Those of this process, until it ends: to make a claim takes the cluster ten seconds and more."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    name = stack.enter_context(namespace())
+    return Home(name, stack.enter_context(claim(name)))
+
+
+def site() -> Site:
+    """What backends are told, with the cluster for every profile."""
+    from kubernetes import config
+    from kubernetes.client import Configuration
+
+    found = Configuration()
+    config.load_kube_config(config_file=kubeconfig(), client_configuration=found)
+    found.proxy = None
+    return Site(connect=lambda *_: Access(found), default_task_image=IMAGE)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from nemo_airflow_provider.backends.config import ContainerConfig, ImagePullSecret, StrictModel
+from nemo_airflow_provider.backends.container.labels import IDENTITY
 
 
 class Metadata(StrictModel):
@@ -18,6 +19,13 @@ class Metadata(StrictModel):
 
     labels: dict[str, str] = Field(default_factory=dict, description="Labels; they win over the platform's own.")
     annotations: dict[str, str] = Field(default_factory=dict, description="Annotations.")
+
+    @field_validator("labels", "annotations")
+    @classmethod
+    def _leave_identity_alone(cls, value: dict[str, str]) -> dict[str, str]:
+        if taken := sorted(IDENTITY & value.keys()):
+            raise ValueError(f"By {', '.join(taken)} jobs are found again; a profile cannot set them.")
+        return value
 
 
 class ClaimSource(StrictModel):
@@ -102,7 +110,7 @@ class PodStorage(StrictModel):
         default="", description="Claim of persistent job storage; empty switches persistent storage off."
     )
     volume_permissions_image: str = Field(
-        default="busybox:1.37", min_length=1, description="Image of containers that prepare volumes."
+        default="busybox:1.37", min_length=1, description="Image of the pod that removes job storage; it has `rm`."
     )
     additional_volumes: list[PodVolume] = Field(default_factory=list, description="More volumes.")
     additional_volume_mounts: list[PodVolumeMount] = Field(
@@ -145,10 +153,16 @@ class PodConfig(ContainerConfig):
     node_selector: dict[str, str] = Field(default_factory=dict, description="Labels a node must have to run the pods.")
     affinity: dict[str, Any] = Field(default_factory=dict, description="Affinity of the pods, camelCase.")
     pod_security_context: dict[str, Any] = Field(
-        default_factory=dict, description="Security context of the pods, camelCase."
+        default_factory=dict,
+        description="Security context of the pods, camelCase. Over `seccompProfile: {type: RuntimeDefault}`, and "
+        "`fsGroup: 2000` for job storage; `null` takes one of these away.",
     )
     container_security_context: dict[str, Any] = Field(
-        default_factory=dict, description="Security context of the task's container, camelCase."
+        default_factory=dict,
+        description="Security context of the task's container, camelCase. Over `allowPrivilegeEscalation: false`.",
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None, description="When a node pulls the image; without a value, the cluster's own rule."
     )
     image_pull_secrets: list[ImagePullSecret] = Field(
         default_factory=list, description="Pull secrets, after those of `platform.image_pull_secrets`."

@@ -186,3 +186,30 @@ def test_engine_names_are_told_apart() -> None:
     long = [names.WorkloadKey("w", "a" * 63, "k", "s" * 62 + end, 0, 0) for end in "xy"]
     assert len({names.engine_name(key) for key in long}) == 2
     assert all(len(names.engine_name(key)) == 63 for key in long)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", ""),
+        ("train", "train"),
+        ("a@b+c", "aAbPc"),
+        ("a..b", "a..b"),
+        ("gpu.default", "gpu.default"),
+        ("platform-job-attempt-3xY-0", "platform-job-attempt-3xY-0"),
+    ],
+)
+def test_what_may_be_the_value_of_a_label(text: str, value: str) -> None:
+    assert names.label_value(text) == value
+
+
+@pytest.mark.parametrize("text", ["a.", "a_", "x" * 64, "gpu/a100", "@" * 40, "run~2", "ü", "~"])
+def test_what_may_not_be_is_shortened_and_told_apart(text: str) -> None:
+    found = names.label_value(text)
+    assert re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._-]{0,61})?[A-Za-z0-9]", found)
+    assert found != names.label_value(text + "x")
+
+
+@given(job_names, job_names)
+def test_labels_of_names_are_told_apart(first: str, second: str) -> None:
+    assert (names.label_value(first) == names.label_value(second)) == (first == second)

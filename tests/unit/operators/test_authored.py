@@ -242,6 +242,9 @@ JOB: dict[str, Any] = {
 }
 
 
+FAR = {"provider": "gpu_distributed", "container": {}}
+
+
 def test_a_job_becomes_a_dag() -> None:
     dag = job_dag("Nightly", JOB, schedule="@daily", tags=["mine"], default_args={"retries": 0, "owner": "ann"})
     assert dag.tags == {"mine", "nemo", "nemo:default"}
@@ -272,9 +275,14 @@ def test_the_job_is_stored_with_the_dag() -> None:
         ("nemo.x", JOB, {}, "ids that begin with 'nemo.'"),
         (
             "x",
-            {**JOB, "platform_spec": {"steps": [{"name": "one", "executor": {"provider": "gpu", "container": {}}}]}},
+            {
+                **JOB,
+                "platform_spec": {
+                    "steps": [{"name": "one", "executor": {"provider": "gpu_distributed", "container": {}}}]
+                },
+            },
             {},
-            "gpu/default",
+            "gpu_distributed/default",
         ),
     ],
 )

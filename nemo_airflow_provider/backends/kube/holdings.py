@@ -1,0 +1,84 @@
+"""What a namespace keeps of an installation, for the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nemo_airflow_provider.backends.container import labels
+from nemo_airflow_provider.backends.kube import storage
+from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
+from nemo_airflow_provider.backends.kube.config import PodConfig
+from nemo_airflow_provider.backends.kube.control import main_state
+from nemo_airflow_provider.backends.kube.metadata import key_of, own_of, run_of
+from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
+from nemo_airflow_provider.model.names import WorkloadKey
+
+
+class KubeHoldings(SupportsSweep):
+    """The power to be swept.
+
+    :param config: of the profile
+    :param kind: of what makes pods, a key of `cluster.PLACES`
+    """
+
+    def __init__(self, config: PodConfig, cluster: Cluster, kind: str) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._kind = kind
+
+    def scope(self) -> str:
+        """See `OverEngine.scope`: a namespace of the worker's own cluster, or of a connection."""
+        connection = self._config.kubernetes_conn_id
+        where = f"Kubernetes connection {connection}" if connection else "Kubernetes of this host"
+        return f"{where}, namespace {self._config.namespace or 'by default'}, {self._kind}"
+
+    def speaks_for(self, engine: str) -> bool:
+        """See `SupportsSweep.speaks_for`."""
+        return engine == self._cluster.identity()
+
+    def held_jobs(self, installation: str) -> Iterator[HeldJob]:
+        """See `SupportsSweep.held_jobs`."""
+        wanted = labels.of_installation(installation)
+        jobs: dict[tuple[str, str, str], list[WorkloadKey]] = {}
+        for kind in (self._kind, "configmaps", "secrets"):
+            for thing in self._cluster.list(kind, wanted):
+                if (run := run_of(thing)) is None or thing["metadata"].get("deletionTimestamp"):
+                    continue
+                found = jobs.setdefault(run, [])
+                if kind == self._kind and (key := key_of(thing)) is not None:
+                    found.append(key)
+        for run, keys in jobs.items():
+            yield HeldJob(*run, workloads=tuple(keys))
+
+    def remove_job(self, workspace: str, run_id: str, run_key: str) -> bool:
+        """See `SupportsSweep.remove_job`."""
+        run = (workspace, run_id, run_key)
+        wanted = labels.of_everything(run_key)
+        pods = [pod for pod in self._of_run("pods", run, wanted) if own_of(pod)[labels.TYPE] == labels.TASK]
+        if any(map(_may_run, pods)):
+            return False
+        for kind in (self._kind, "pods", "secrets"):
+            for thing in self._of_run(kind, run, wanted):
+                if own_of(thing)[labels.TYPE] == labels.TASK:
+                    self._remove(kind, thing)
+        for thing in self._of_run("configmaps", run, wanted):
+            own = own_of(thing)
+            if own[labels.TYPE] == labels.STORAGE:
+                storage.remove(self._cluster, thing, {**own, labels.TYPE: labels.REMOVAL}, self._config)
+            else:
+                self._remove("configmaps", thing)
+        return True
+
+    def _of_run(self, kind: str, run: tuple[str, str, str], wanted: dict[str, str]) -> list[Thing]:
+        found = self._cluster.list(kind, wanted)
+        return [thing for thing in found if run_of(thing) == run and labels.TYPE in own_of(thing)]
+
+    def _remove(self, kind: str, thing: Thing) -> None:
+        metadata = thing["metadata"]
+        self._cluster.delete(kind, metadata["name"], uid=metadata["uid"])
+
+
+def _may_run(pod: Thing) -> bool:
+    """Whether a task's container runs, or may still begin to."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed") and "terminated" not in main_state(pod)

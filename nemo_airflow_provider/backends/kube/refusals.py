@@ -1,0 +1,19 @@
+"""What becomes of a step whose objects the cluster does not take."""
+
+from __future__ import annotations
+
+from nemo_airflow_provider.backends.kube.access import Refused
+from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
+
+#: No further try mends these: a wrong body, no right, no such namespace, an admission rule.
+_FINAL = (400, 403, 404, 405, 409, 413, 415, 422)
+_QUOTA = "exceeded quota"
+
+
+def judged(error: Refused) -> BackendError:
+    """What a refusal of a creation means for the step."""
+    if _QUOTA in error.words:
+        return CapacityError(f"No room in the namespace's quota: {error.words}")
+    if error.status in _FINAL:
+        return StartError(f"Kubernetes does not take the job: {error.words}", error.reason or None)
+    return error

@@ -1,0 +1,89 @@
+"""Being told of changes of a workload's pods, by a connection to the API in a thread of its own.
+
+What the API tells wakes whoever waits; it is looked at anew by whoever is woken. So a connection that breaks off, a
+version that is too old (410) or an API that is started anew cost a look and nothing else. Of pods that are gone the
+last that was told is kept: how their containers ended stands nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nemo_airflow_provider.backends.base import Signal
+from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
+from nemo_airflow_provider.errors import BackendError
+
+#: After which the API ends a connection; it is opened again at once.
+_SECONDS = 300
+_RETRY_SECONDS = 1.0
+#: Between two looks for a wake-up.
+_LOOK_SECONDS = 0.05
+
+
+class Watch:
+    """The pods with some labels, as long as somebody wants to know of them."""
+
+    def __init__(self, cluster: Cluster, labels: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._labels = labels
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: Grows with each thing told.
+        self.changes = 0
+        #: Whether the API tells of changes now.
+        self.is_open = False
+        #: The last of each pod, by uid.
+        self._gone: dict[str, Thing] = {}
+
+    def start(self) -> None:
+        """Begin to listen; twice is harmless."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="nemo-kube-watch", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Listen no longer; the thread goes when the API next says something."""
+        self._ended.set()
+
+    def wait(self, known: int, seconds: float, wake: Signal) -> None:
+        """Return when more than the known changes were told, when `wake` is set, or after `seconds`."""
+        until = time.monotonic() + seconds
+        while self.changes <= known and not wake.is_set() and (left := until - time.monotonic()) > 0:
+            wake.wait(min(_LOOK_SECONDS, left))
+
+    def gone(self) -> list[Thing]:
+        """What was last told of pods that were removed."""
+        return list(self._gone.values())
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                for event in self._events():
+                    self._take(event)
+                    if self._ended.is_set():
+                        return
+            except BackendError:
+                # Whoever looks next is told; what happened meanwhile is seen then.
+                self._ended.wait(_RETRY_SECONDS)
+            finally:
+                self.is_open = False
+
+    def _events(self) -> Iterator[Mapping[str, Any]]:
+        with self._cluster.watched("pods", self._labels, _SECONDS) as response:
+            self.is_open = True
+            self.changes += 1  # whatever happened while nobody listened
+            left = b""
+            for block in response.stream(None, decode_content=False):
+                *lines, left = (left + block).split(b"\n")
+                for line in filter(None, lines):
+                    yield json.loads(line)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        pod = event.get("object") or {}
+        if event.get("type") == "DELETED":
+            self._gone[pod["metadata"]["uid"]] = pod
+        self.changes += 1

@@ -1,0 +1,208 @@
+"""The Kubernetes Job backend: a step is a `batch/v1` Job of one pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nemo_airflow_provider.backends.base import (
+    Backend,
+    Chunk,
+    Observation,
+    Phase,
+    Position,
+    Signal,
+    Site,
+    Workload,
+)
+from nemo_airflow_provider.backends.container import labels
+from nemo_airflow_provider.backends.kube import control, logs
+from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
+from nemo_airflow_provider.backends.kube.launch import Launch
+from nemo_airflow_provider.backends.kube.metadata import STOP_ASKED, key_of
+from nemo_airflow_provider.backends.kube.pod import MAIN
+from nemo_airflow_provider.backends.kube.reports import KubeReports
+from nemo_airflow_provider.backends.kube.watch import Watch
+from nemo_airflow_provider.backends.kubernetes_job.body import job_of
+from nemo_airflow_provider.backends.kubernetes_job.config import KubernetesJobConfig
+from nemo_airflow_provider.backends.kubernetes_job.observation import Look, newest
+from nemo_airflow_provider.backends.powers import SupportsPause
+from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.model import names
+from nemo_airflow_provider.model.names import WorkloadKey
+
+_KIND = "jobs"
+#: While the API tells of changes, a pod that runs is looked at so often all the same.
+_TRUSTED_SECONDS = 20.0
+#: Between two looks for a pod whose output is waited for.
+_START_SECONDS = 1.0
+#: Until an API that does not answer is worth another question.
+_AWAY_SECONDS = 1.0
+#: How often a pod that changes while it is asked to end is looked at again at once.
+_TRIES = 10
+
+
+class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
+    """Jobs of one namespace."""
+
+    noun = "Pod"
+    has_active_timer = False
+    lost_text = "Job not found: it was removed by somebody, or by its cluster"
+
+    def __init__(self, config: KubernetesJobConfig, site: Site) -> None:
+        cluster = Cluster(lambda: site.connect("kubernetes", config.kubernetes_conn_id), config.namespace)
+        super().__init__(config, cluster, _KIND)
+        self._launch = Launch(config, site, cluster, "kubernetes_job", _KIND, lambda task, _: job_of(task, config))
+        self._watches: dict[WorkloadKey, Watch] = {}
+        #: The last look at a workload that lives, and how many changes were told before it.
+        self._seen: dict[WorkloadKey, tuple[Observation, int, datetime]] = {}
+
+    def identity(self) -> str:
+        """Namespace, and the uid by which it is told from others of its name."""
+        return self._cluster.identity()
+
+    def find(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
+        """See `Backend.find`; a pod whose Job was removed counts as long as it runs."""
+        wanted = labels.of_every_start(key)
+        running = [pod for pod in self._cluster.list("pods", wanted) if "running" in control.main_state(pod)]
+        found = {key_of(thing) for thing in (*self._cluster.list(_KIND, wanted), *running)}
+        return sorted(other for other in found if other is not None and other.run_id == key.run_id)
+
+    def submit(self, workload: Workload) -> Mapping[str, Any]:
+        """See `Backend.submit`; returns when the cluster has taken the Job."""
+        job = self._launch.begin(workload)
+        metadata = job["metadata"]
+        # Before its first pod is there, so that no change is missed.
+        self._watch(workload.key)
+        image = job["spec"]["template"]["spec"]["containers"][0]["image"]
+        return {"namespace": metadata["namespace"], "job_name": metadata["name"], "image": image}
+
+    def observe(self, key: WorkloadKey) -> Observation:
+        """See `Backend.observe`; a pod that runs is not looked at again as long as the API tells of no change."""
+        now = datetime.now(UTC)
+        watch = self._watches.get(key)
+        changes = watch.changes if watch is not None else 0
+        if watch is not None and watch.is_open and (last := self._seen.get(key)) is not None:
+            seen, known, looked_at = last
+            is_fresh = known == changes and (now - looked_at).total_seconds() < _TRUSTED_SECONDS
+            if is_fresh and seen.phase is Phase.RUNNING:
+                return seen
+        look = self._look(key, now)
+        seen = look.observed()
+        if seen.phase.lives:
+            self._seen[key] = (seen, changes, now)
+            return seen
+        self._seen.pop(key, None)
+        if seen.phase is Phase.ENDED and (pod := newest(look.pods)) is not None and _has_others(pod):
+            control.end_others(self._cluster, pod)
+        if watch is not None and not look.gone:
+            self._watches.pop(key, None)
+            watch.end()
+        return seen
+
+    def _look(self, key: WorkloadKey, now: datetime) -> Look:
+        watch = self._watches.get(key)
+        gone = watch.gone() if watch is not None else []
+        return Look(self._job(key), self._pods(key), gone, self._events, now, self._config.ttl_seconds_image_pull)
+
+    def _job(self, key: WorkloadKey) -> Thing | None:
+        job = self._cluster.get(_KIND, names.engine_name(key))
+        return job if job is not None and key_of(job) == key else None
+
+    def _pods(self, key: WorkloadKey) -> list[Thing]:
+        return [pod for pod in self._cluster.list("pods", labels.of_task(key)) if key_of(pod) == key]
+
+    def _events(self, uids: Iterable[str]) -> list[Thing]:
+        """Those of some objects, newest last."""
+        found = [event for uid in uids for event in self._cluster.list("events", fields=f"involvedObject.uid={uid}")]
+        return sorted(found, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+
+    def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
+        """See `Backend.read_logs`; a pod's output has one stream, so all of it is `stdout`."""
+        while not stop.is_set():
+            job, pod = self._job(key), newest(self._pods(key))
+            if job is None or (pod is None and not self.observe(key).phase.lives):
+                return
+            if pod is not None and control.main_state(pod).keys() & {"running", "terminated"}:
+                yield from self._output(pod["metadata"]["name"], key.task, position, stop)
+                return
+            if pod is not None and not self.observe(key).phase.lives:
+                return
+            yield None
+            stop.wait(_START_SECONDS / 5)
+
+    def _output(self, pod: str, task: str, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
+        yield from logs.read(self._cluster, pod, MAIN, task, position, stop, lambda: self._is_over(pod))
+
+    def _is_over(self, pod: str) -> bool:
+        found = self._cluster.get("pods", pod)
+        return found is None or "terminated" in control.main_state(found)
+
+    def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
+        """See `Backend.stop`; what has no pod yet gets none any more."""
+        for _ in range(_TRIES):
+            job, pod = self._job(key), newest(self._pods(key))
+            if job is None and pod is None:
+                self._remove_leftovers(key)
+                return
+            state = control.main_state(pod) if pod is not None else {}
+            if "terminated" in state or (pod is not None and pod["status"].get("phase") in ("Succeeded", "Failed")):
+                return
+            if pod is None or "running" not in state:
+                self._suspend(job, pod)
+                return
+            if control.has_shorter_grace(pod, grace_seconds):
+                if job is not None:
+                    control.note_stop(self._cluster, _KIND, job, datetime.now(UTC))
+                control.remove(self._cluster, pod, grace_seconds)
+                return
+            if control.ask_to_end(self._cluster, pod, datetime.now(UTC)):
+                return
+        raise BackendError(f"The pod of {key.task} changes too quickly to be asked to end")
+
+    def _suspend(self, job: Thing | None, pod: Thing | None) -> None:
+        """Its controller removes what has not begun, and makes no other."""
+        if job is None:
+            return
+        status = job.get("status") or {}
+        if status.get("completionTime") or any(each["type"] == "Failed" for each in status.get("conditions") or []):
+            return
+        note = {STOP_ASKED: datetime.now(UTC).isoformat()}
+        patch = {"metadata": {"annotations": note}, "spec": {"suspend": True}}
+        self._cluster.patch(_KIND, job["metadata"]["name"], patch)
+        if pod is not None and not pod["metadata"].get("deletionTimestamp"):
+            # A container that has begun this moment is ended politely all the same.
+            self._cluster.delete("pods", pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+
+    def _remove_leftovers(self, key: WorkloadKey) -> None:
+        """What was made for a workload that never came to be."""
+        for kind in ("secrets", "configmaps"):
+            found = self._cluster.get(kind, names.engine_name(key))
+            if found is not None and key_of(found) == key:
+                self._cluster.delete(kind, names.engine_name(key), uid=found["metadata"]["uid"])
+
+    def cleanup(self, key: WorkloadKey) -> None:
+        """Remove the Job and all that it owns, unless its task runs or is still to begin."""
+        look = self._look(key, datetime.now(UTC))
+        if look.job is None:
+            self._remove_leftovers(key)
+        elif not look.observed().phase.lives:
+            self._cluster.delete(_KIND, look.job["metadata"]["name"], uid=look.job["metadata"]["uid"])
+
+    def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
+        """See `Backend.wait`; the API tells of changes of its pod."""
+        watch, last = self._watch(key), self._seen.get(key)
+        known = last[1] if last is not None else watch.changes
+        watch.wait(known, seconds if watch.is_open else min(seconds, _AWAY_SECONDS), wake)
+
+    def _watch(self, key: WorkloadKey) -> Watch:
+        if (watch := self._watches.get(key)) is None:
+            watch = self._watches[key] = Watch(self._cluster, labels.of_task(key))
+            watch.start()
+        return watch
+
+
+def _has_others(pod: Thing) -> bool:
+    """Whether anything runs on in a pod whose task has ended."""
+    return (pod.get("status") or {}).get("phase") == "Running" and "terminated" in control.main_state(pod)
