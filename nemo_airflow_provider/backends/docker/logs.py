@@ -125,7 +125,8 @@ class _Follower:
         while not stop.is_set() and (block := self._arrivals.take(_SIGN_OF_LIFE_SECONDS)) is not None:
             yield block or None
             silent = 0 if block else silent + 1
-            if silent == _LOOK_SIGNS:
+            # Asked for all that there is, the engine may search for long; the connection has a timer then.
+            if self._parameters["follow"] and silent == _LOOK_SIGNS:
                 if is_over():
                     return
                 silent = 0

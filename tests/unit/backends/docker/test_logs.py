@@ -183,6 +183,7 @@ def test_an_engine_that_reads_for_long_before_it_hands_anything_out(
 ) -> None:
     """It goes through a log of gigabytes to where it is asked from."""
     monkeypatch.setattr(access, "_SECONDS", 0.2)
+    monkeypatch.setattr(logs, "_SIGN_OF_LIFE_SECONDS", 0.01)
     asked: list[bool] = []
 
     def answer(handler: BaseHTTPRequestHandler, *, follow: bool) -> None:
