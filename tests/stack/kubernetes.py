@@ -140,7 +140,7 @@ def claim(namespace: str, size: str = "1Gi") -> Iterator[Claim]:
     }
     apply(volume, claimed)
     try:
-        wait_until(lambda: _phase(namespace, name) == "Bound", 60, f"claim {name}", pause_seconds=0.05)
+        wait_until(lambda: _is_bound(namespace, name), 60, f"claim {name}", pause_seconds=0.1)
         yield Claim(name, folder)
     finally:
         # A pod that still has it keeps it until the namespace goes.
@@ -149,8 +149,11 @@ def claim(namespace: str, size: str = "1Gi") -> Iterator[Claim]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _phase(namespace: str, claim: str) -> str:
-    return kubectl("--namespace", namespace, "get", "pvc", claim, "-o", "jsonpath={.status.phase}")
+def _is_bound(namespace: str, claim: str) -> bool:
+    # One whose volume was not known yet is looked at again every 15 seconds only, or when it changes.
+    change = f"looked-at={token_hex(4)}"
+    phase = "jsonpath={.status.phase}"
+    return kubectl("--namespace", namespace, "annotate", "pvc", claim, change, "--overwrite", "-o", phase) == "Bound"
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ class Home(NamedTuple):
 
 @cache
 def shared() -> Home:
-    """Those of this process, until it ends: to make a claim takes the cluster ten seconds and more."""
+    """Those of this process, until it ends."""
     stack = ExitStack()
     atexit.register(stack.close)
     name = stack.enter_context(namespace())
