@@ -482,6 +482,19 @@ class TestCheck:
     def test_processes_always_have_storage(self, load: Load) -> None:
         load("platform: {runtime: none}").check(spec(PROCESS, environment=STORAGE))
 
+    @pytest.mark.parametrize("provider", ["cpu", "gpu", "gpu_distributed"])
+    def test_several_nodes_on_a_backend_of_one(self, load: Load, provider: str) -> None:
+        text = (
+            "platform: {runtime: kubernetes}\n"
+            "jobs: {executors: [{provider: gpu_distributed, backend: kubernetes_job, config: {}}]}"
+        )
+        two = {"resources": {"num_nodes": 2}}
+        assert self.refusal(load(text), spec(container(provider, **two))) == (
+            f"Step 'step1' asks for num_nodes: 2, and execution profile '{provider}/default' runs one node only "
+            "(backend 'kubernetes_job'). Use a profile of a backend for several, or num_nodes: 1."
+        )
+        load(text).check(spec(container(provider, resources={"num_nodes": 1})))
+
     NO_GPUS = "platform: {runtime: %s, docker: {reserved_gpu_device_ids: none}}\n"
 
     @pytest.mark.parametrize(
