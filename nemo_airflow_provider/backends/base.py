@@ -169,6 +169,8 @@ class Backend(ABC):
     noun: ClassVar[str] = "Workload"
     #: Whether the engine itself ends a workload whose active TTL has run out: then ours goes off a little later.
     has_active_timer: ClassVar[bool] = True
+    #: Whether a workload runs once `submit` has returned; else `observe` tells when it does.
+    starts_at_once: ClassVar[bool] = True
     #: Says that a workload is gone and nobody knows how it ended.
     lost_text: ClassVar[str] = "Workload not found"
 

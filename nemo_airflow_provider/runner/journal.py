@@ -93,16 +93,16 @@ class Journal:
             self.known.parked_at = None
             self._update(Status.RESUMING, self.details(f"Job is {Status.RESUMING}"), task_name)
 
-    def submitted(self, task_name: str, details: Mapping[str, Any]) -> None:
-        """The engine has the workload and it runs."""
+    def submitted(self, task_name: str, details: Mapping[str, Any], *, runs: bool) -> None:
+        """The engine has the workload.
+
+        :param runs: whether it is known to run by now
+        """
         record = self.known
         assert record.handle is not None
         record.handle.state = "submitted"
-        if record.started_at is None:
-            record.started_at = self.now()
-            record.paused_before_seconds = record.paused_until(record.started_at)
-            record.paused_at, record.paused_seconds = None, 0
-        self._update(self._reached(Status.ACTIVE), self.details("Job is running", details), task_name)
+        status, message = (Status.ACTIVE, "Job is running") if runs else (Status.PENDING, "Job is pending")
+        self._update(self._reached(status), self.details(message, details), task_name)
 
     def update(self, status: Status, message: str, details: Mapping[str, Any], task_name: str) -> None:
         """Publish what was seen, if it differs from what was published."""
@@ -227,6 +227,10 @@ class Journal:
 
     def _update(self, status: Status, details: dict[str, Any], task_name: str) -> None:
         record = self.known
+        if status is Status.ACTIVE and record.started_at is None:
+            record.started_at = self.now()
+            record.paused_before_seconds = record.paused_until(record.started_at)
+            record.paused_at, record.paused_seconds = None, 0
         record.status = status
         record.status_details = details
         record.updated_at = self.now()

@@ -95,7 +95,7 @@ class Start:
             if seen.phase in _NOT_STARTED:
                 return self._begin_again()
             # What the engine says is written down once it is known what to hide in it.
-            self._journal.submitted(self.key.task, {})
+            self._journal.submitted(self.key.task, {}, runs=True)
         self._host.note(f"Step '{self.key.step}' goes on: {self.key.task} was started by an earlier try")
         return None
 
@@ -188,7 +188,7 @@ class Start:
                     continue
                 details = seen.details  # it was started, and the answer was lost
             self._host.note(f"Step '{self.key.step}' of job '{self._task.job_name}' runs as {self.key.task}")
-            self._journal.submitted(self.key.task, details)
+            self._journal.submitted(self.key.task, details, runs=self._engine.backend.starts_at_once)
             return None
 
     def _workload(self) -> Workload:

@@ -48,6 +48,7 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
 
     noun = "Pod"
     has_active_timer = False
+    starts_at_once = False
     lost_text = "Job not found: it was removed by somebody, or by its cluster"
 
     def __init__(self, config: KubernetesJobConfig, site: Site) -> None:

@@ -37,10 +37,14 @@ class FakeConfig(BackendConfig):
 
 @dataclass
 class Process:
-    """A workload of the fake engine; it runs until somebody says how it ends."""
+    """A workload of the fake engine; it runs until somebody says how it ends.
+
+    :param waiting: looks at it before it runs, first to last
+    """
 
     output: bytes = b""
     end: Observation | None = None
+    waiting: list[Observation] = field(default_factory=list)
     frozen: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -85,6 +89,8 @@ class FakeBackend(Backend, SupportsFreeze):
         if key not in self.processes:
             return Observation(Phase.ABSENT)
         process = self.processes[key]
+        if process.waiting and not self.stopped:
+            return process.waiting.pop(0)
         return process.end or Observation(Phase.RUNNING, frozen=process.frozen)
 
     def freeze(self, key: WorkloadKey) -> None:

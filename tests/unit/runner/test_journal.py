@@ -25,7 +25,7 @@ def journal(host: FakeHost, tmp_path: Path) -> Journal:
     """One whose workload was submitted, and of which nothing is counted yet."""
     made = Journal(step_task(FakeBackend(), tmp_path), host)
     made.begin(Handle(state="submitting", engine="engine-1"), TASK, 5)
-    made.submitted(TASK, {"pid": 7})
+    made.submitted(TASK, {"pid": 7}, runs=True)
     host.saved.clear()
     return made
 

@@ -62,6 +62,67 @@ def statuses(host: FakeHost) -> list[str]:
     return seen
 
 
+def waits(message: str, **more: Any) -> Observation:
+    return Observation(Phase.PENDING, message=message, **more)
+
+
+@pytest.fixture
+def slow(backend: FakeBackend) -> FakeBackend:
+    """An engine whose workloads do not run when it has taken them."""
+    backend.starts_at_once = False  # type: ignore[misc]
+    return backend
+
+
+class TestWorkloadsThatWait:
+    def test_are_pending_until_they_run(self, task: StepTask, host: FakeHost, slow: FakeBackend) -> None:
+        slow.on_submit = lambda _: Process(waiting=[waits("no node yet"), waits("pulling")])
+
+        def run_on(key: WorkloadKey) -> None:
+            if "active" in statuses(host):
+                slow.processes[key].end = Observation(Phase.ENDED, exit_code=0)
+
+        slow.on_wait = run_on
+        run_step(task, host)
+        assert statuses(host) == ["pending", "active", "completed"]
+        said = [value["status_details"].get("message") for _, value in host.saved if value["status"] == "pending"]
+        assert said[-2:] == ["no node yet", "pulling"]
+        begun = next(value.get("started_at") for _, value in host.saved if value["status"] == "active")
+        assert all(value.get("started_at") is None for _, value in host.saved if value["status"] == "pending")
+        assert begun is not None
+
+    def test_for_too_long(self, host: FakeHost, slow: FakeBackend, tmp_path: Path) -> None:
+        task = step_task(slow, tmp_path, ttl_seconds_before_active=0)
+        slow.on_submit = lambda _: Process(waiting=[waits("no node has a GPU")] * 1000)
+        with pytest.raises(StepFailed, match="max TTL of 0 seconds"):
+            run_step(task, host)
+        assert [key for key, _ in slow.stopped] == [task.key(0)]
+        assert "active" not in statuses(host)
+
+    def test_and_are_gone_once_their_time_is_over(self, host: FakeHost, slow: FakeBackend, tmp_path: Path) -> None:
+        task = step_task(slow, tmp_path, ttl_seconds_before_active=0)
+        gone = Observation(Phase.ABSENT)
+        slow.on_submit = lambda _: Process(end=gone, waiting=[waits("no node has a GPU")] * 1000)
+        with pytest.raises(StepFailed, match="max TTL of 0 seconds"):
+            run_step(task, host)
+
+    def test_for_nothing(self, task: StepTask, host: FakeHost, slow: FakeBackend) -> None:
+        hopeless = waits("the image has no such name", hopeless="Image x! can never be pulled")
+        slow.on_submit = lambda _: Process(waiting=[waits("pulling"), *[hopeless] * 1000])
+        with pytest.raises(StepFailed, match="Image x! can never be pulled"):
+            run_step(task, host)
+        done = record(host)
+        assert done.status_details["message"] == done.error_details["message"] == "Image x! can never be pulled"
+        assert len(slow.stopped) == 1
+
+    def test_and_are_cancelled(self, task: StepTask, host: FakeHost, slow: FakeBackend) -> None:
+        slow.on_submit = lambda _: Process(
+            end=Observation(Phase.ENDED, stopped="asked"), waiting=[waits("no node")] * 1000
+        )
+        slow.on_wait = lambda _: host.ask(Action.CANCEL)
+        with pytest.raises(StepFailed, match="^Job was cancelled$"):
+            run_step(task, host)
+
+
 class TestPlainRuns:
     def test_what_is_started_knows_its_ids_of_the_api(
         self, host: FakeHost, backend: FakeBackend, tmp_path: Path
