@@ -57,6 +57,12 @@ def test_a_job_that_runs_is_not_removed(engine: Harness, backend: Backend, sweep
     assert held(engine, sweeping)[engine.run_key].workloads == (engine.key(),)
 
 
+def test_a_job_that_is_being_started_is_not_removed(engine: Harness, backend: Backend, sweeping: SupportsSweep) -> None:
+    backend.submit(engine.workload(f"echo ready; {LOOP}"))
+    assert not remove(engine, sweeping)
+    running(engine, backend)
+
+
 def test_a_job_is_removed_whole_and_twice(engine: Harness, backend: Backend, sweeping: SupportsSweep) -> None:
     for key in (engine.key(), engine.key("evaluate")):
         backend.submit(engine.workload("true", key))

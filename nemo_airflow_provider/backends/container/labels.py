@@ -22,16 +22,16 @@ _RUN_KEY = f"{PREFIX}job_run_key"
 _STEP = f"{PREFIX}job_step_name"
 _GENERATION = f"{PREFIX}job_generation"
 _START = f"{PREFIX}job_start"
-_TASK_ID = f"{PREFIX}job_task_id"
+TASK_ID = f"{PREFIX}job_task_id"
 
 _JOB_ID = f"{PREFIX}job_id"
 _ATTEMPT_ID = f"{PREFIX}job_attempt_id"
 
 #: Those that say what a line of output is of.
-LOGGED = (_WORKSPACE, _JOB_ID, _ATTEMPT_ID, _STEP, _TASK_ID)
+LOGGED = (_WORKSPACE, _JOB_ID, _ATTEMPT_ID, _STEP, TASK_ID)
 #: Those by which we find again what is ours; whoever changes one loses it.
 IDENTITY = frozenset(
-    {_MANAGED_BY, _INSTALLATION, _WORKSPACE, _RUN_ID, _RUN_KEY, TYPE, _STEP, _GENERATION, _START, _TASK_ID}
+    {_MANAGED_BY, _INSTALLATION, _WORKSPACE, _RUN_ID, _RUN_KEY, TYPE, _STEP, _GENERATION, _START, TASK_ID}
 )
 
 
@@ -62,7 +62,7 @@ def of_workload(workload: Workload, backend: str, *, has_storage: bool = False) 
         _STEP: key.step,
         _GENERATION: str(key.generation),
         _START: str(key.start),
-        _TASK_ID: key.task,
+        TASK_ID: key.task,
         _JOB_ID: key.job,
         _ATTEMPT_ID: workload.attempt_id,
         **({f"{PREFIX}job_step_id": workload.step_id} if workload.step_id else {}),
@@ -119,4 +119,4 @@ def of_installation(installation: str) -> dict[str, str]:
 
 def of_task(key: WorkloadKey) -> dict[str, str]:
     """What everything of one workload has."""
-    return {_MANAGED_BY: MANAGED_BY, _TASK_ID: key.task}
+    return {_MANAGED_BY: MANAGED_BY, TASK_ID: key.task}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube import storage
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
 from nemo_airflow_provider.backends.kube.config import PodConfig
-from nemo_airflow_provider.backends.kube.control import main_state
+from nemo_airflow_provider.backends.kube.control import main_state, was_asked
 from nemo_airflow_provider.backends.kube.metadata import key_of, own_of, run_of
 from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from nemo_airflow_provider.model.names import WorkloadKey
+
+#: Conditions of a Job that makes no pod any more.
+_FINAL = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 
 
 class KubeHoldings(SupportsSweep):
@@ -55,7 +58,8 @@ class KubeHoldings(SupportsSweep):
         run = (workspace, run_id, run_key)
         wanted = labels.of_everything(run_key)
         pods = [pod for pod in self._of_run("pods", run, wanted) if own_of(pod)[labels.TYPE] == labels.TASK]
-        if any(map(_may_run, pods)):
+        owners = self._of_run(self._kind, run, wanted)
+        if any(map(_may_run, pods)) or any(_may_begin(owner, pods) for owner in owners):
             return False
         for kind in (self._kind, "pods", "secrets"):
             for thing in self._of_run(kind, run, wanted):
@@ -76,6 +80,16 @@ class KubeHoldings(SupportsSweep):
     def _remove(self, kind: str, thing: Thing) -> None:
         metadata = thing["metadata"]
         self._cluster.delete(kind, metadata["name"], uid=metadata["uid"])
+
+
+def _may_begin(owner: Thing, pods: Sequence[Thing]) -> bool:
+    """Whether what makes pods has made none yet, and still will."""
+    status = owner.get("status") or {}
+    conditions = {each["type"] for each in status.get("conditions") or [] if each.get("status") == "True"}
+    if was_asked(owner) or conditions & _FINAL:
+        return False
+    task = own_of(owner)[labels.TASK_ID]
+    return all(own_of(pod).get(labels.TASK_ID) != task for pod in pods)
 
 
 def _may_run(pod: Thing) -> bool:
