@@ -111,6 +111,10 @@ class Pods(Harness):
         items: list[dict[str, Any]] = json.loads(found)["items"]
         return items
 
+    def gone(self, kind: str) -> None:
+        """Wait until the namespace has nothing of a kind of this installation."""
+        wait_until(lambda: not self.things(kind), 60, f"{kind} to be gone", pause_seconds=0.2)
+
     def pod(self, key: WorkloadKey | None = None) -> dict[str, Any]:
         """The pod of a workload."""
         [found] = [pod for pod in self.things("pods") if pod["metadata"]["name"].startswith(self.name(key))]

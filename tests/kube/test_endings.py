@@ -120,7 +120,7 @@ class TestASecondContainer:
 
 
 def test_a_stop_at_the_moment_of_the_end(kube: Pods) -> None:
-    """Who ended by himself was not asked to, and the other way round."""
+    """Who was told to end was asked; within the second in which both happen nobody can tell."""
     backend = kube.backend()
     keys = [kube.key(start=number) for number in range(6)]
     for number, key in enumerate(keys):
@@ -132,7 +132,7 @@ def test_a_stop_at_the_moment_of_the_end(kube: Pods) -> None:
         backend.stop(key, 3)
     for key in keys:
         seen = end(kube, backend, key)
-        assert (seen.exit_code, seen.stopped) in [(0, None), (9, "asked")], seen
+        assert (seen.exit_code, seen.stopped) in [(0, None), (0, "asked"), (9, "asked")], seen
 
 
 def test_a_process_that_does_not_listen_is_killed_after_its_grace(kube: Pods) -> None:
