@@ -232,12 +232,18 @@ def shared() -> Home:
     return Home(name, stack.enter_context(claim(name)))
 
 
-def site() -> Site:
-    """What backends are told, with the cluster for every profile."""
+def site(token: str | None = None) -> Site:
+    """What backends are told, with the cluster for every profile.
+
+    :param token: of who asks there; None: an administrator
+    """
     from kubernetes import config
     from kubernetes.client import Configuration
 
     found = Configuration()
     config.load_kube_config(config_file=kubeconfig(), client_configuration=found)
     found.proxy = None
+    if token is not None:
+        found.cert_file = found.key_file = None
+        found.api_key["authorization"] = f"Bearer {token}"
     return Site(connect=lambda *_: Access(found), default_task_image=IMAGE)

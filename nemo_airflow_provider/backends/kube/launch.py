@@ -75,6 +75,12 @@ class Launch:
         executor = workload.step.executor
         if isinstance(executor, ProcessExecutor):
             raise StartError(f"Step '{workload.step.name}' is a process of a host; pods run images only.")
+        try:
+            return self._have(workload, executor)
+        except Refused as error:
+            raise judged(error) from error
+
+    def _have(self, workload: Workload, executor: ContainerExecutor) -> Thing:
         name = names.engine_name(workload.key)
         owner = self._cluster.get(self._kind, name) or self._made(self.prepare(workload, executor), workload)
         if key_of(owner) != workload.key:
@@ -150,17 +156,14 @@ class Launch:
 
     def _made(self, prepared: Prepared, workload: Workload) -> Thing:
         task = prepared.task
-        try:
-            if task.storage_directory is not None:
-                storage.have(self._cluster, self._config.storage.pvc_name, workload, task.storage_directory)
-            if prepared.secret is not None:
-                self._cluster.create("secrets", prepared.secret)
-            self._cluster.create("configmaps", prepared.config_map)
-            made = self._cluster.create(self._kind, self._body_of(task, workload))
-            # None: whoever was faster has made it.
-            found = made or self._cluster.get(self._kind, task.name)
-        except Refused as error:
-            raise judged(error) from error
+        if task.storage_directory is not None:
+            storage.have(self._cluster, self._config.storage.pvc_name, workload, task.storage_directory)
+        if prepared.secret is not None:
+            self._cluster.create("secrets", prepared.secret)
+        self._cluster.create("configmaps", prepared.config_map)
+        made = self._cluster.create(self._kind, self._body_of(task, workload))
+        # None: whoever was faster has made it.
+        found = made or self._cluster.get(self._kind, task.name)
         if found is None:
             raise BackendError(f"Kubernetes object {task.name} was removed while it was made")
         return found
@@ -177,12 +180,6 @@ class Launch:
     @staticmethod
     def _has_secret(owner: Thing) -> bool:
         return '"secretKeyRef"' in json.dumps(owner["spec"])
-
-
-def remove_unowned(cluster: Cluster, names_of_kinds: Mapping[str, str]) -> None:
-    """Remove what was made for a workload that never came to be."""
-    for kind, name in names_of_kinds.items():
-        cluster.delete(kind, name)
 
 
 def _check_size(what: str, values: Mapping[str, str]) -> None:
