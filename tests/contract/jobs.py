@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nemo_airflow_provider.backends.registry import BACKENDS
 from tests.e2e.lab import Job, Lab
-from tests.stack import docker
+from tests.stack import docker, kubernetes
 
 
 class Gate(ABC):
@@ -36,6 +37,8 @@ class JobHarness(ABC):
     engine: ClassVar[str | None] = None
     #: How long the engine may take for anything.
     seconds: ClassVar[float] = 60
+    #: Whether stdout and stderr can be told apart.
+    has_streams: ClassVar[bool] = True
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -55,6 +58,10 @@ class JobHarness(ABC):
     @abstractmethod
     def alive(self, job: Job) -> object:
         """What of the job still runs in the engine; false when nothing does."""
+
+    @abstractmethod
+    def left(self, job: Job) -> object:
+        """What the engine still keeps of the job's steps; false when it keeps nothing."""
 
     def step(self, name: str, script: str, role: str = "default", **more: Any) -> dict[str, Any]:
         """One step of a job body."""
@@ -79,6 +86,9 @@ class SubprocessHarness(JobHarness):
     def alive(self, job: Job) -> object:
         return job.workloads()
 
+    def left(self, job: Job) -> object:
+        return list((self.lab.stack.home / "workloads" / "default").glob(f"{job.name}.*"))
+
 
 @dataclass
 class FileGate(Gate):
@@ -94,7 +104,16 @@ class FileGate(Gate):
         self._path.touch()
 
 
-class DockerHarness(JobHarness):
+class ContainerHarness(JobHarness):
+    """Steps in containers, which ask for job storage."""
+
+    def step(self, name: str, script: str, role: str = "default", **more: Any) -> dict[str, Any]:
+        storage = {"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "/job-storage"}
+        more["environment"] = [*more.get("environment", []), storage]
+        return super().step(name, script, role, **more)
+
+
+class DockerHarness(ContainerHarness):
     """Containers of the engine that tests may use."""
 
     backend = "docker"
@@ -109,27 +128,56 @@ class DockerHarness(JobHarness):
         profile = "default" if role == "default" else f"docker-{role}"
         return {"provider": "cpu", "profile": profile, "container": {"entrypoint": ["/bin/sh", "-c", script]}}
 
-    def step(self, name: str, script: str, role: str = "default", **more: Any) -> dict[str, Any]:
-        storage = {"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "/job-storage"}
-        more["environment"] = [*more.get("environment", []), storage]
-        return super().step(name, script, role, **more)
-
     def gate(self) -> Gate:
-        return VolumeGate()
+        return VolumeGate(docker.GATES_PATH, docker.open_gate)
 
     def alive(self, job: Job) -> object:
         return docker.running(job.name)
 
+    def left(self, job: Job) -> object:
+        return docker.held(job.name)
+
+
+class KubernetesHarness(ContainerHarness):
+    """Pods of the cluster that tests may use."""
+
+    backend = "kubernetes_job"
+    engine = "kubernetes"
+    has_streams = False
+
+    def executor(self, script: str, role: str) -> dict[str, Any]:
+        profile = "kubernetes" if role == "default" else f"kubernetes-{role}"
+        return {"provider": "cpu", "profile": profile, "container": {"entrypoint": ["/bin/sh", "-c", script]}}
+
+    def gate(self) -> Gate:
+        return VolumeGate(kubernetes.GATES_PATH, kubernetes.open_gate)
+
+    def alive(self, job: Job) -> object:
+        return kubernetes.running(job.name)
+
+    def left(self, job: Job) -> object:
+        folders = list((kubernetes.shared().claim.folder / "jobs" / "default").glob(f"{job.name}.*"))
+        return kubernetes.held(job.name, "jobs,pods,secrets,configmaps") + folders
+
 
 class VolumeGate(Gate):
-    """A file in a volume that all containers of the lab's profiles see."""
+    """A file in a volume that all containers of the lab's profiles see.
 
-    def __init__(self) -> None:
+    :param path: of the volume in them
+    :param make: makes a file in it
+    """
+
+    def __init__(self, path: str, make: Callable[[str], None]) -> None:
         self._name = secrets.token_hex(6)
-        self.condition = f"[ -e {docker.GATES_PATH}/{self._name} ]"
+        self._make = make
+        self.condition = f"[ -e {path}/{self._name} ]"
 
     def open(self) -> None:
-        docker.open_gate(self._name)
+        self._make(self._name)
 
 
-JOB_HARNESSES: dict[str, type[JobHarness]] = {"docker": DockerHarness, "subprocess": SubprocessHarness}
+JOB_HARNESSES: dict[str, type[JobHarness]] = {
+    "docker": DockerHarness,
+    "kubernetes_job": KubernetesHarness,
+    "subprocess": SubprocessHarness,
+}

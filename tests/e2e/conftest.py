@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, profiles
-from tests.stack import AirflowStack, engines
+from tests.stack import AirflowStack, engines, kubernetes
 from tests.stack.database import fresh_database
 
 #: So that the middle of a log is left out of Airflow's with few lines.
@@ -64,6 +64,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                 "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(PAUSE_HOLD_SECONDS),
                 **LOSSES_NOTICED,
                 **secret_settings(home.parent / VARIABLES_FILE),
+                **({} if engines.missing("kubernetes") else kubernetes.airflow_settings()),
             },
             profiles=profiles(home),
         )

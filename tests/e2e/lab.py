@@ -17,7 +17,7 @@ import httpx
 import sqlalchemy
 
 from nemo_airflow_provider import processes
-from tests.stack import AirflowStack, docker
+from tests.stack import AirflowStack, docker, engines, kubernetes
 from tests.stack.airflow import wait_until
 
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
@@ -27,10 +27,12 @@ TERMINAL = ("completed", "error", "cancelled")
 GATE = "gate"
 
 _PROFILES = """
-platform: {{runtime: none}}
+platform: {{runtime: {runtime}}}
 jobs:
+  enable_subprocess_executor: true
   executor_defaults:
     subprocess: {{working_directory: {root}}}
+    kubernetes_job: {built_in}
   executors:
     - {{provider: cpu, profile: default, backend: docker, config: {{{docker}, graceful_shutdown_timeout_seconds: 10}}}}
     - {{provider: cpu, profile: docker-limited, backend: docker,
@@ -47,7 +49,7 @@ jobs:
        config: {{working_directory: {root}, graceful_shutdown_timeout_seconds: 600}}}}
     - {{provider: subprocess, profile: gated, backend: subprocess,
        config: {{working_directory: {root}, airflow: {{pool: gate}}}}}}
-"""
+{more}"""
 
 R = TypeVar("R")
 
@@ -61,7 +63,26 @@ def profiles(home: Path) -> str:
         "additional_volume_mounts": [gates],
     }
     shared = f"default_task_image: {docker.IMAGE}, storage: {json.dumps(storage)}"
-    return _PROFILES.format(root=home / "workloads", docker=shared)
+    runtime, built_in, more = "none", {}, ""
+    if not engines.missing("kubernetes"):
+        runtime, built_in = "kubernetes", kubernetes.profile()
+        more = "".join(f"    - {json.dumps(each)}\n" for each in _kubernetes_profiles())
+    given = {"root": home / "workloads", "docker": shared, "built_in": json.dumps(built_in)}
+    return _PROFILES.format(**given, runtime=runtime, more=more)
+
+
+def _kubernetes_profiles() -> Iterator[dict[str, Any]]:
+    """One for each way to the cluster."""
+    limited = {"graceful_shutdown_timeout_seconds": 1, "ttl_seconds_active": 2}
+    impatient = {"platform_retries": 0, "ttl_seconds_image_pull": 5}
+    for name, config in {
+        "kubernetes": kubernetes.profile(),
+        "kubernetes-limited": kubernetes.profile(kubernetes.CONNECTION, **limited),
+        "kubernetes-impatient": kubernetes.profile(**impatient),
+    }.items():
+        yield {"provider": "cpu", "profile": name, "backend": "kubernetes_job", "config": config}
+    config = kubernetes.profile(kubernetes.CONNECTION)
+    yield {"provider": "gpu", "profile": "kubernetes", "backend": "kubernetes_job", "config": config}
 
 
 def in_parallel(calls: Iterable[Callable[[], R]]) -> list[R]:

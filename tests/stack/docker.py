@@ -35,8 +35,17 @@ def make_image(client: Any, name: str, *changes: str) -> None:
 
 def running(job: str) -> list[str]:
     """Ids of the containers of jobs of this name that run."""
+    return _containers(job, every=False)
+
+
+def held(job: str) -> list[str]:
+    """Ids of all containers of jobs of this name."""
+    return _containers(job, every=True)
+
+
+def _containers(job: str, *, every: bool) -> list[str]:
     client = connect(None).client()
-    return [each["Id"] for each in client.containers(filters={"label": f"{labels.PREFIX}job_id={job}"})]
+    return [each["Id"] for each in client.containers(all=every, filters={"label": f"{labels.PREFIX}job_id={job}"})]
 
 
 def open_gate(name: str) -> None:

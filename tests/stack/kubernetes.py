@@ -14,13 +14,18 @@ from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from nemo_airflow_provider.backends.base import Site
+from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube.access import Access
+from nemo_airflow_provider.model.names import label_value
 from tests.waiting import wait_until
 
 IMAGE = "nemo-test/busybox:1"
 GPU = "nvidia.com/gpu"
+#: An Airflow connection that says where the cluster is, and where profiles of tests mount the claim's gates.
+CONNECTION, GATES_PATH = "nemo-test-cluster", "/gates"
 _SCRIPTS = Path(__file__).parents[1] / "kube"
 
 
@@ -232,18 +237,78 @@ def shared() -> Home:
     return Home(name, stack.enter_context(claim(name)))
 
 
+def profile(connection: str | None = None, **more: Any) -> dict[str, Any]:
+    """`config:` of a profile in the shared namespace, with the claim for job storage and for gates.
+
+    :param connection: None: the worker's own KUBECONFIG says where the cluster is
+    """
+    home = shared()
+    (home.claim.folder / "gates").mkdir(parents=True, exist_ok=True)
+    storage = {
+        "pvc_name": home.claim.name,
+        "volume_permissions_image": IMAGE,
+        "additional_volumes": [{"name": "gates", "persistent_volume_claim": {"claim_name": home.claim.name}}],
+        "additional_volume_mounts": [{"name": "gates", "mount_path": GATES_PATH, "sub_path": "gates"}],
+    }
+    found = {"namespace": home.namespace, "default_task_image": IMAGE, "storage": storage}
+    return found | ({"kubernetes_conn_id": connection} if connection else {}) | more
+
+
+def open_gate(name: str) -> None:
+    """Make a file that every pod of such a profile finds in `GATES_PATH`."""
+    (shared().claim.folder / "gates" / name).touch()
+
+
+def airflow_settings() -> dict[str, str]:
+    """The environment of an Airflow that finds the cluster in both ways."""
+    host = urlsplit(str(_configuration().host)).hostname
+    way = {"conn_type": "kubernetes", "extra": {"kube_config_path": kubeconfig()}}
+    no_proxy = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), host)))
+    return {
+        "KUBECONFIG": kubeconfig(),
+        f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(way),
+        "NO_PROXY": no_proxy,
+        "no_proxy": no_proxy,
+    }
+
+
+def held(job: str, kinds: str) -> list[dict[str, Any]]:
+    """What the shared namespace holds of jobs of a name, oldest first.
+
+    :param kinds: as `kubectl` calls them, separated by commas
+    """
+    mine = f"{labels.PREFIX}job_run_id={label_value(job)}"
+    words = ("--namespace", shared().namespace, "get", kinds, "-l", mine, "-o", "json")
+    found: list[dict[str, Any]] = json.loads(kubectl(*words))["items"]
+    return sorted(found, key=lambda thing: str(thing["metadata"]["creationTimestamp"]))
+
+
+def running(job: str) -> list[str]:
+    """Names of the pods of jobs of a name in which a container runs."""
+    return [
+        pod["metadata"]["name"]
+        for pod in held(job, "pods")
+        if any("running" in each["state"] for each in pod["status"].get("containerStatuses", []))
+    ]
+
+
 def site(token: str | None = None) -> Site:
     """What backends are told, with the cluster for every profile.
 
     :param token: of who asks there; None: an administrator
     """
-    from kubernetes import config
-    from kubernetes.client import Configuration
-
-    found = Configuration()
-    config.load_kube_config(config_file=kubeconfig(), client_configuration=found)
+    found = _configuration()
     found.proxy = None
     if token is not None:
         found.cert_file = found.key_file = None
         found.api_key["authorization"] = f"Bearer {token}"
     return Site(connect=lambda *_: Access(found), default_task_image=IMAGE)
+
+
+def _configuration() -> Any:
+    from kubernetes import config
+    from kubernetes.client import Configuration
+
+    found = Configuration()
+    config.load_kube_config(config_file=kubeconfig(), client_configuration=found)
+    return found

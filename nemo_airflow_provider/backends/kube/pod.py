@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_airflow_provider.backends.container.places import CONFIG_NAME, Places
+from nemo_airflow_provider.backends.kube import claims
 from nemo_airflow_provider.backends.kube.config import PodConfig, PodVolume
 from nemo_airflow_provider.backends.kube.metadata import metadata_of
 from nemo_airflow_provider.backends.kube.resources import GPU, PodResources
@@ -60,6 +61,7 @@ def environment_without_gpus(profile: Mapping[str, str], gpus: int) -> dict[str,
 def template_of(task: PodTask, config: PodConfig) -> dict[str, Any]:
     """The `template` of what makes the pods."""
     metadata = config.pod_metadata
+    volumes, mounts = claims.merged(_volumes(task, config), _mounts(task, config))
     return {
         "metadata": metadata_of(None, task.own, metadata.labels, metadata.annotations),
         "spec": _without_nothing(
@@ -77,14 +79,14 @@ def template_of(task: PodTask, config: PodConfig) -> dict[str, Any]:
                 "tolerations": _tolerations(config.tolerations, task.resources.gpus),
                 "imagePullSecrets": _pull_secrets(task, config),
                 "securityContext": _pod_security(task, config),
-                "containers": [_container(task, config)],
-                "volumes": _volumes(task, config),
+                "containers": [_container(task, config, mounts)],
+                "volumes": volumes,
             }
         ),
     }
 
 
-def _container(task: PodTask, config: PodConfig) -> dict[str, Any]:
+def _container(task: PodTask, config: PodConfig, mounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     given = task.executor.container
     body = {
         "name": MAIN,
@@ -96,7 +98,7 @@ def _container(task: PodTask, config: PodConfig) -> dict[str, Any]:
         "resources": task.resources.body(),
         "securityContext": _container_security(config.container_security_context),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": _mounts(task, config),
+        "volumeMounts": mounts,
     }
     return _without_nothing(body)
 

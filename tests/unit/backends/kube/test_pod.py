@@ -342,6 +342,35 @@ def test_volumes_of_the_profile() -> None:
     ]
 
 
+def test_a_claim_is_one_volume_whoever_names_it() -> None:
+    """The kubelet never gets ready with two of one claim."""
+    volumes = [
+        {"name": "data", "persistent_volume_claim": {"claim_name": "jobs", "read_only": True}},
+        {"name": "out", "persistent_volume_claim": {"claim_name": "jobs"}},
+        {"name": "models", "persistent_volume_claim": {"claim_name": "models", "read_only": True}},
+        {"name": "again", "persistent_volume_claim": {"claim_name": "models", "read_only": True}},
+    ]
+    mounts = [
+        {"name": "data", "mount_path": "/data", "sub_path": "data"},
+        {"name": "out", "mount_path": "/out"},
+        {"name": "again", "mount_path": "/models"},
+    ]
+    storage = {"pvc_name": "jobs", "additional_volumes": volumes, "additional_volume_mounts": mounts}
+    spec = pod_spec(workload(step=STORAGE), profile(storage=storage))
+    assert spec["volumes"][2:] == [
+        {"name": "job-storage", "persistentVolumeClaim": {"claimName": "jobs"}},
+        {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
+    ]
+    assert spec["containers"][0]["volumeMounts"][3:] == [
+        {"name": "job-storage", "mountPath": "/data", "subPath": "data", "readOnly": True},
+        {"name": "job-storage", "mountPath": "/out"},
+        {"name": "models", "mountPath": "/models", "readOnly": True},
+    ]
+    first, second = pod_spec(workload(), profile(storage=storage))["volumes"][2:]
+    assert first == {"name": "data", "persistentVolumeClaim": {"claimName": "jobs"}}
+    assert second["name"] == "models"
+
+
 def test_pull_secrets_are_the_platforms_then_the_profiles_each_once() -> None:
     config = profile(image_pull_secrets=[{"name": "own"}, {"name": "shared"}])
     found = pod_spec(workload(), config)["imagePullSecrets"]
