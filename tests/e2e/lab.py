@@ -76,7 +76,7 @@ def _kubernetes_profiles() -> Iterator[dict[str, Any]]:
     limited = {"graceful_shutdown_timeout_seconds": 1, "ttl_seconds_active": 2}
     impatient = {"platform_retries": 0, "ttl_seconds_image_pull": 5}
     for name, config in {
-        "kubernetes": kubernetes.profile(),
+        "kubernetes": kubernetes.profile(graceful_shutdown_timeout_seconds=10),
         "kubernetes-limited": kubernetes.profile(kubernetes.CONNECTION, **limited),
         "kubernetes-impatient": kubernetes.profile(**impatient),
     }.items():

@@ -190,7 +190,7 @@ def test_a_pause_keeps_the_jobs_storage(backend: JobHarness) -> None:
     keep = (
         'echo x >> "$NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/starts"; cat "$NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/starts"'
     )
-    job = submit(backend, "pause", f"{keep}; echo begun; {counting(gate)}")
+    job = submit(backend, "pause", f"trap 'exit 143' TERM; {keep}; echo begun; {counting(gate)}")
     for starts in range(1, 3):
         wait_until(lambda: job.messages().count("begun") == starts, backend.seconds, f"start {starts}")  # noqa: B023
         job.pause()
