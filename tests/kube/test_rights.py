@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from nemo_airflow_provider.backends.base import Phase, Site
 from nemo_airflow_provider.errors import BackendError, StartError
+from nemo_airflow_provider.hooks.kubernetes import connect
 from tests.contract.test_backend import LOOP, end, running, text
 from tests.kube.pods import WITH_STORAGE, Pods, pods, shell
 from tests.stack import engines, kubernetes
@@ -70,6 +72,27 @@ def test_the_whole_life_of_a_job(home: Pods) -> None:
     [held] = backend.held_jobs(home.installation)
     assert backend.remove_job(held.workspace, held.run_id, held.run_key)
     assert list(backend.held_jobs(home.installation)) == []
+
+
+def test_a_worker_in_the_cluster(home: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that runs in a pod finds the API, its token and the namespace by what the kubelet gives it."""
+    kubernetes.apply(*manifest(home.namespace))
+    access = kubernetes.site().connect("kubernetes", None)
+    address = urlsplit(access.configuration.host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(address.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port or 443))
+    monkeypatch.setenv("NO_PROXY", str(address.hostname))
+    monkeypatch.setenv("POD_NAMESPACE", home.namespace)
+    (tmp_path / "token").write_text(home.kubectl("create", "token", ACCOUNT).strip())
+    place = "kubernetes.config.incluster_config"
+    monkeypatch.setattr(f"{place}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(f"{place}.SERVICE_CERT_FILENAME", access.configuration.ssl_ca_cert)
+    own = Site(connect=lambda _, connection: connect(connection), default_task_image=kubernetes.image())
+    backend = home.backend(own, namespace=None)
+    assert backend.identity().startswith(f"{home.namespace}/")
+    backend.submit(home.task(shell("echo inside")))
+    assert end(home, backend).exit_code == 0
+    assert text(backend, home.key()) == b"inside\n"
 
 
 def test_without_any(home: Pods) -> None:
