@@ -104,6 +104,7 @@ class Observation:
     :param error: `error_details` beside the message, when the engine gave a reason
     :param fault: whose fault an error is
     :param hopeless: why it will never run, though the engine goes on trying: then it is ended
+    :param note: where it runs, or why it does not: a sentence for the task log
     """
 
     phase: Phase
@@ -115,6 +116,7 @@ class Observation:
     fault: Fault = "user"
     frozen: bool = False
     hopeless: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

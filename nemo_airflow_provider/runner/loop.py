@@ -138,7 +138,7 @@ class StepLoop:
         """Until the workload is over and all of its output is stored; the last look at it."""
         seen = self._engine.observe(key)
         while seen.phase.lives:
-            output.attend()
+            output.attend(seen.note)
             self._publish(key, seen, output)
             self._obey(key, seen, output)
             self._engine.backend.wait(key, self._timing.intent, self._wake)

@@ -16,6 +16,9 @@ from nemo_airflow_provider.model.record import now
 from nemo_airflow_provider.runner.secrets import StepSecrets
 from nemo_airflow_provider.runner.task import StepHost, StepTask
 
+#: Sentences of the engine in a task's log; a scheduler that is asked all day finds more.
+_MOST_NOTES = 20
+
 
 class Output:
     """Pump and mirror of one start; both threads end with the `with` block."""
@@ -28,6 +31,7 @@ class Output:
         self._secrets = secrets
         #: Whether it is known what to hide, and output is being stored.
         self.pumping = False
+        self._noted: set[str] = set()
         self._pump = Pump(
             lambda position, stop: backend.read_logs(key, position, stop),
             task.storage,
@@ -65,11 +69,20 @@ class Output:
             f"--step-id {task.step.name} --all-pages"
         )
 
-    def attend(self) -> None:
-        """Begin to store the output once it is known what to hide in it; to be called until all is stored."""
-        if not self.pumping and (mask := self._secrets.mask()) is not None:
+    def attend(self, note: str | None = None) -> None:
+        """Begin to store the output once it is known what to hide in it; to be called until all is stored.
+
+        :param note: see `Observation.note`; each goes into the task log once
+        """
+        mask = self._secrets.mask()
+        if mask is None:
+            return
+        if not self.pumping:
             self._pump.start(mask)
             self.pumping = True
+        if note is not None and note not in self._noted and len(self._noted) < _MOST_NOTES:
+            self._noted.add(note)
+            self._host.note(str(mask.value(note)))
 
     @property
     def trouble(self) -> str | None:

@@ -133,7 +133,9 @@ def verdict_on(step: StepView, ending: Ending) -> Verdict | None:
 
 def _judge(step: StepView, ending: Ending) -> tuple[Status, str, dict[str, str]]:
     """Status and message, and what else an error says."""
-    how = f"with exit code {ending.exit_code}" if ending.exit_code is not None else f"({ending.message})"
+    how = f"({ending.message})" if ending.message else "without an exit code"
+    if ending.exit_code is not None:
+        how = f"with exit code {ending.exit_code}"
     if is_superseded(step, ending.generation, ending.start):
         return Status.CANCELLED, f"The step was run again; this execution ended {how}", {}
     record = step.records[ending.generation]

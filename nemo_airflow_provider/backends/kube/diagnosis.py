@@ -53,11 +53,17 @@ def of_pod(
         lost = silence(view)
         return _ended(view, from_cause(Cause(lost.reason, lost.text, None, stopped="asked" if asked else None)))
     if view.main.state == "running" or view.main.restarts or view.main.before or view.phase == "Unknown":
-        return Observation(Phase.RUNNING, message=_running(view, cause), details=_details(view, view.main.reason))
+        message = _running(view, cause)
+        where = f"Pod {view.name} runs on node {view.node}"
+        details = _details(view, view.main.reason)
+        return Observation(Phase.RUNNING, message=message, details=details, note=message or where)
     wait = wait_of(view, now, pull_seconds)
+    details = _details(view, wait.reason)
     if cause is not None:
-        return Observation(Phase.PENDING, message=_removed(cause) or wait.message, details=_details(view, wait.reason))
-    return Observation(Phase.PENDING, message=wait.message, details=_details(view, wait.reason), hopeless=wait.hopeless)
+        removed = _removed(cause)
+        return Observation(Phase.PENDING, message=removed or wait.message, details=details, note=removed)
+    told = None if wait.is_usual else wait.message
+    return Observation(Phase.PENDING, message=wait.message, details=details, hopeless=wait.hopeless, note=told)
 
 
 def _ended(pod: PodView, end: End) -> Observation:
@@ -66,7 +72,8 @@ def _ended(pod: PodView, end: End) -> Observation:
         exit_code=end.exit_code,
         stopped=end.stopped,
         message=end.message,
-        details=_details(pod, pod.reason or pod.main.reason),
+        # What runs on beside it, or a kubelet that has not told yet, keeps the pod's phase at Running.
+        details={**_details(pod, pod.reason or pod.main.reason), "phase": pod.phase if pod.phase in _ENDED else None},
         error=end.error,
         fault=end.fault,
     )

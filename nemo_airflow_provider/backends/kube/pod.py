@@ -97,7 +97,8 @@ def _container(task: PodTask, config: PodConfig, mounts: Sequence[Mapping[str, A
         "env": [_variable(task, name, value) for name, value in task.environment.items()],
         "resources": task.resources.body(),
         "securityContext": _container_security(config.container_security_context),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
+        # The end of the output would stand in the pod, for all to read, with the secrets that it may hold.
+        "terminationMessagePolicy": None if task.secrets else "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
     return _without_nothing(body)

@@ -46,11 +46,13 @@ class Wait:
     :param reason: in one word of the cluster's; empty: none
     :param message: in one sentence
     :param hopeless: why it never will
+    :param is_usual: whether every pod waits so for a moment
     """
 
     reason: str
     message: str
     hopeless: str | None = None
+    is_usual: bool = False
 
 
 def wait_of(pod: PodView, now: datetime, pull_seconds: int) -> Wait:
@@ -92,7 +94,8 @@ def _unscheduled(pod: PodView) -> Wait:
         return Wait(reason, _sentence("Pod is held back from scheduling", told))
     if told or reason:
         return Wait(reason, _sentence("Pod cannot be scheduled yet", told or reason))
-    return Wait("", f"Pod waits for its scheduler ({reading.text(pod.spec, 'schedulerName') or 'the default one'})")
+    scheduler = reading.text(pod.spec, "schedulerName") or "the default one"
+    return Wait("", f"Pod waits for its scheduler ({scheduler})", is_usual=True)
 
 
 def _pull_failing(pod: PodView, container: Container, now: datetime, seconds: int) -> Wait:
@@ -146,9 +149,9 @@ def _preparing(pod: PodView, container: Container) -> Wait:
     event = newest(each for each in events if each.reason in ("Pulling", "Pulled") or each.reason in _PREPARING)
     reason = container.reason or "ContainerCreating"
     if event is None:
-        return Wait(reason, f"Pod is being prepared on node {pod.node}")
+        return Wait(reason, f"Pod is being prepared on node {pod.node}", is_usual=True)
     if event.reason in _PREPARING:
         return Wait(event.reason, _sentence(_PREPARING[event.reason], event.message))
     if event.reason == "Pulling":
         return Wait(reason, event.message or "Pulling its image")
-    return Wait(reason, "Container is being created")
+    return Wait(reason, "Container is being created", is_usual=True)

@@ -16,6 +16,7 @@ from nemo_airflow_provider.backends.kube.pod import MAIN
 #: Tells the events of the objects with these uids, newest last.
 EventsOf = Callable[[Iterable[str]], Sequence[Thing]]
 
+_REMOVED = "The Job was removed; its pod is ending"
 _SUSPENDED = "Job is suspended: it waits for its queue to admit it, or somebody has suspended it"
 
 
@@ -65,7 +66,7 @@ class Look:
         seen = Observation(Phase.ABSENT) if pod is None else self._of_pod(pod, False)
         if seen.phase is not Phase.RUNNING:
             return Observation(Phase.ABSENT)
-        return replace(seen, message="The Job was removed; its pod is ending")
+        return replace(seen, message=_REMOVED, note=_REMOVED)
 
     def _without_pod(self, job: Thing, last: Thing | None, asked: bool) -> Observation:
         status = job.get("status") or {}
@@ -79,10 +80,10 @@ class Look:
         if failed or status.get("failed") or last is not None:
             return self._removed_pod(job, last, failed or {}, details)
         if job["spec"].get("suspend"):
-            return Observation(Phase.PENDING, message=_SUSPENDED, details=details)
-        message, hopeless = of_creation(self.events_of([job["metadata"]["uid"]]), self.now)
-        message = message or "Waiting for pods to be created for this job"
-        return Observation(Phase.PENDING, message=message, details=details, hopeless=hopeless)
+            return Observation(Phase.PENDING, message=_SUSPENDED, details=details, note=_SUSPENDED)
+        note, hopeless = of_creation(self.events_of([job["metadata"]["uid"]]), self.now)
+        message = note or "Waiting for pods to be created for this job"
+        return Observation(Phase.PENDING, message=message, details=details, hopeless=hopeless, note=note)
 
     def _removed_pod(
         self, job: Thing, last: Thing | None, failed: Mapping[str, Any], details: Mapping[str, Any]

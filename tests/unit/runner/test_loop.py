@@ -201,6 +201,16 @@ class TestPlainRuns:
         [note] = [note for note in host.notes if "80 of 100 lines are not shown here" in note]
         assert str(task.stream.path(task.storage)) in note and "nemo jobs" not in note
 
+    def test_what_the_engine_says_is_in_the_task_log_once(
+        self, task: StepTask, host: FakeHost, backend: FakeBackend
+    ) -> None:
+        often = [Observation(Phase.PENDING, note="no room for 2"), Observation(Phase.PENDING, note="no room for 1")] * 3
+        more = [Observation(Phase.PENDING, note=f"so {number}") for number in range(100)]
+        backend.on_submit = lambda _: replace(ended(0), waiting=[*often, *more])
+        run_step(task, host)
+        told = [note for note in host.notes if note.startswith(("no room", "so "))]
+        assert told == ["no room for 2", "no room for 1", *(f"so {number}" for number in range(18))]
+
     def test_the_environment_is_grouped(self, task: StepTask, host: FakeHost, backend: FakeBackend) -> None:
         seen: list[Workload] = []
         backend.on_submit = lambda workload: seen.append(workload) or ended(0)  # type: ignore[func-returns-value]

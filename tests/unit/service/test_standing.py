@@ -54,14 +54,14 @@ class Run:
         return standing_of(self.asked(**asked), self.row, self.view(at), at)
 
     def verdict(self, at: Any = LATER, exit_code: int | None = 3, **of: Any) -> Verdict | None:
-        where = {"generation": 0, "start": 0, **of}
+        message = None if exit_code is not None else "Nobody knows"
+        where = {"generation": 0, "start": 0, "message": message, **of}
         ending = Ending(
             workspace="default",
             run_id="job-1",
             run_key=self.row.key,
             step="train",
             exit_code=exit_code,
-            message=None if exit_code is not None else "Nobody knows",
             **where,
         )
         return verdict_on(self.view(at).all_steps[0], ending)
@@ -184,6 +184,13 @@ class TestVerdicts:
         verdict = run.verdict(exit_code=None)
         assert verdict is not None
         assert verdict.status_details == {"message": "Job was cancelled (Nobody knows)"}
+
+    def test_it_never_ran(self) -> None:
+        run = Run()
+        run.cancel()
+        verdict = run.verdict(exit_code=None, message=None)
+        assert verdict is not None
+        assert verdict.status_details == {"message": "Job was cancelled without an exit code"}
 
     def test_marked_successful(self) -> None:
         verdict = Run("success", "success").verdict()

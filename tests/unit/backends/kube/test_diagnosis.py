@@ -531,6 +531,21 @@ def test_details_name_the_pod_and_show_the_newest_events() -> None:
     }
 
 
+def test_a_pod_that_has_ended_is_not_called_running() -> None:
+    """A sidecar, or a kubelet that is slow to tell, keeps its phase."""
+    assert look(pod("Running", ended(0))).details["phase"] is None
+    assert look(pod("Succeeded", ended(0))).details["phase"] == "Succeeded"
+
+
+def test_the_task_log_gets_where_it_runs_and_why_it_does_not() -> None:
+    assert look(pod("Running", runs())).note == "Pod train-fit-abc runs on node node1"
+    usual = [pod("Pending", node=None), pod("Pending")]
+    assert [look(each).note for each in usual] == [None, None]
+    scheduled = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+    unscheduled = look(pod("Pending", conditions=(scheduled,), node=None))
+    assert unscheduled.note == unscheduled.message and "Insufficient cpu" in unscheduled.message
+
+
 def test_details_hold_what_conditions_say_of_waiting_and_removal() -> None:
     scheduled = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
     seen = look(pod("Pending", conditions=(scheduled, EVICTING), node=None))

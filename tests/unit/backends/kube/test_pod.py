@@ -180,6 +180,9 @@ def test_secrets_stand_in_the_secret_alone() -> None:
     assert items["TOKEN"] == {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": NAME, "key": "secret-0"}}}
     assert "s3cret" not in str(made)
     assert prepared(workload()).secret is None
+    # The kubelet would copy the end of the output into the pod's status.
+    assert "terminationMessagePolicy" not in made
+    assert container(workload())["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
 def test_the_configuration_is_a_config_map() -> None:
