@@ -16,18 +16,44 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from bench import burst, command_line, docker_lines, docker_steps, jobs, logs, pausing, running, systems
+from bench import (
+    burst,
+    command_line,
+    docker_lines,
+    docker_steps,
+    jobs,
+    kubernetes_burst,
+    kubernetes_running,
+    kubernetes_steps,
+    logs,
+    pausing,
+    running,
+    systems,
+)
 from bench.registry import MEASUREMENTS, Measurement, Skipped, System, chosen
 from bench.summary import side_by_side, summary
 from nemo_airflow_provider import processes
 
 #: Importing a module registers its measurements.
-MODULES = (jobs, command_line, logs, burst, running, pausing, docker_steps, docker_lines)
+MODULES = (
+    jobs,
+    command_line,
+    logs,
+    burst,
+    running,
+    pausing,
+    docker_steps,
+    docker_lines,
+    kubernetes_steps,
+    kubernetes_running,
+    kubernetes_burst,
+)
 
 Start = Callable[[Path], AbstractContextManager[System]]
 
@@ -55,7 +81,11 @@ def main() -> int:
 def _report(measurements: list[Measurement], runs: int | None) -> dict[str, Any]:
     """Everything is measured on one system after the other, so that neither takes the other's processor time."""
     database = systems.postgres_url()
-    ours = _measure("ours", lambda folder: systems.ours(folder, database), measurements, runs)
+    ours: dict[str, dict[str, Any]] = {}
+    # One Airflow for all that do not need more slots than the others.
+    for slots in dict.fromkeys(entry.slots for entry in measurements) or (None,):
+        group = [entry for entry in measurements if entry.slots == slots]
+        ours |= _measure("ours", partial(systems.ours, database=database, slots=slots), group, runs)
     notes = []
     upstream: dict[str, dict[str, Any]] = {}
     if nemo := os.environ.get("NEMO_BENCH_UPSTREAM"):
@@ -108,7 +138,8 @@ def _explain(error: Exception) -> str:
 
 
 def _versions() -> dict[str, str]:
-    names = ("nemo-airflow-provider", "apache-airflow", "apache-airflow-providers-docker")
+    providers = ("apache-airflow-providers-docker", "apache-airflow-providers-cncf-kubernetes")
+    names = ("nemo-airflow-provider", "apache-airflow", *providers)
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 
 

@@ -46,11 +46,11 @@ def seconds_per_job(system: System) -> float:
         try:
             began = time.perf_counter()
             everywhere(lambda name: _create(client, name, Path(marks)), names)
-            _wait(lambda: _statuses(client, batch, len(names)), len(names))
+            _wait(lambda: statuses(client, batch, len(names)), len(names))
             taken = time.perf_counter() - began
             check_marks(names, Path(marks))
         except BaseException:
-            end(lambda name: client.post(f"{PATH}/{name}/cancel"), names, lambda: _statuses(client, batch, len(names)))
+            end(lambda name: client.post(f"{PATH}/{name}/cancel"), names, lambda: statuses(client, batch, len(names)))
             raise
         finally:
             everywhere(lambda name: client.delete(f"{PATH}/{name}"), names)
@@ -132,6 +132,16 @@ def remove(client: httpx.Client, name: str) -> None:
             time.sleep(0.02)
 
 
+def statuses(client: httpx.Client, batch: str, count: int) -> list[str]:
+    """Those of the jobs whose name begins with `batch`.
+
+    :param count: of them; they are the newest
+    """
+    query: dict[str, str | int] = {"page_size": count, "sort": "-created_at"}
+    rows = client.get(PATH, params=query).raise_for_status().json()["data"]
+    return [row["status"] for row in rows if row["name"].startswith(batch)]
+
+
 def check_marks(names: Iterable[str], folder: Path) -> None:
     """Each workload leaves a line in a file of its own.
 
@@ -149,12 +159,6 @@ def _lines(file: Path) -> int:
 def _create(client: httpx.Client, name: str, folder: Path) -> None:
     command = ["sh", "-c", f"echo started >> {shlex.quote(str(folder / name))}"]
     created(client, name, command)
-
-
-def _statuses(client: httpx.Client, batch: str, count: int) -> list[str]:
-    query: dict[str, str | int] = {"page_size": count, "sort": "-created_at"}
-    rows = client.get(PATH, params=query).raise_for_status().json()["data"]
-    return [row["status"] for row in rows if row["name"].startswith(batch)]
 
 
 def _wait(look: Callable[[], list[str]], count: int) -> None:

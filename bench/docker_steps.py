@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from bench import engine, stock_docker
+from bench import engine, stock_docker, stock_runs
 from bench.jobs import seconds_to_complete
 from bench.registry import System, measurement
 
@@ -32,8 +32,9 @@ def _sample(system: System, count: int) -> dict[str, float]:
     engine.require()
     plain = engine.seconds_of_plain_runs(count)
     job = seconds_to_complete(system, count, engine.executor(_COMMAND))
+    name = f"bench-{secrets.token_hex(6)}"
     with system.client() as client:
-        stock = stock_docker.seconds_to_succeed(client, f"bench-{secrets.token_hex(6)}", count, _COMMAND)
+        stock = stock_runs.seconds_to_succeed(client, name, stock_docker.dag(count), _COMMAND)
     return {
         "job_seconds": job,
         "docker_run_seconds": plain,

@@ -23,9 +23,12 @@ def shared_bytes(process: int) -> int:
 
 def processor_seconds(process: int) -> float:
     """Processor time that it has spent, its children's not included."""
-    # The second field is a name in brackets, which may hold blanks.
-    fields = _read(process, "stat").rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return sum(_times(process)[:2])
+
+
+def family_seconds(process: int) -> float:
+    """Processor time that it has spent, and that of its children, and theirs, that have ended and were waited for."""
+    return sum(_times(process))
 
 
 def requests_below(prefix: str, log: Path, position: int) -> dict[str, int]:
@@ -34,6 +37,13 @@ def requests_below(prefix: str, log: Path, position: int) -> dict[str, int]:
         file.seek(position)
         paths = _PATH.findall(file.read().decode(errors="replace"))
     return dict(Counter(path for path in paths if path.startswith(prefix)))
+
+
+def _times(process: int) -> list[float]:
+    """Seconds in its own code and in the kernel, then the same of its children that have ended."""
+    # The second field is a name in brackets, which may hold blanks.
+    fields = _read(process, "stat").rpartition(")")[2].split()
+    return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15]]
 
 
 def _read(process: int, name: str) -> str:

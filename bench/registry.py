@@ -44,6 +44,9 @@ class System(Protocol):
     def api_processor_seconds(self) -> float:
         """Processor time that they have spent."""
 
+    def task_processor_seconds(self) -> float:
+        """Processor time that the scheduler, its executor and the tasks have spent, those that have ended included."""
+
     def api_log_size(self) -> int:
         """Where the log of the requests ends now."""
 
@@ -79,6 +82,7 @@ class Measurement:
     :param runs: how often, unless `--runs` says otherwise
     :param warm_up: how often before that, told apart; the same on both systems
     :param upstream: whether it is measured on upstream too
+    :param slots: tasks that its Airflow must run at once, which is started for it alone then; None: any
     """
 
     name: str
@@ -86,6 +90,7 @@ class Measurement:
     runs: int
     warm_up: int = 1
     upstream: bool = True
+    slots: int | None = None
 
 
 S = TypeVar("S", bound=Sample)
@@ -93,22 +98,28 @@ MEASUREMENTS: dict[str, Measurement] = {}
 
 
 def measurement(
-    name: str, *, runs: int, warm_up: int = 1, upstream: bool = True
+    name: str, *, runs: int, warm_up: int = 1, upstream: bool = True, slots: int | None = None
 ) -> Callable[[Callable[[System], S]], Callable[[System], S]]:
     """Register the decorated function under the name; its module must be imported by `bench.__main__`."""
 
     def register(sample: Callable[[System], S]) -> Callable[[System], S]:
-        MEASUREMENTS[name] = Measurement(name, sample, runs, warm_up, upstream)
+        MEASUREMENTS[name] = Measurement(name, sample, runs, warm_up, upstream, slots)
         return sample
 
     return register
 
 
 def chosen(names: Sequence[str]) -> list[Measurement]:
-    """Those named, or all.
+    """Those named, or all; a name's beginning, up to an underscore, stands for all that begin so.
 
     :raises ValueError: there is no such measurement
     """
-    if unknown := set(names) - set(MEASUREMENTS):
+    if unknown := {given for given in names if not any(_is_meant(name, given) for name in MEASUREMENTS)}:
         raise ValueError(f"No measurement {', '.join(sorted(unknown))}; there are {', '.join(sorted(MEASUREMENTS))}.")
-    return [entry for name, entry in MEASUREMENTS.items() if not names or name in names]
+    return [
+        entry for name, entry in MEASUREMENTS.items() if not names or any(_is_meant(name, given) for given in names)
+    ]
+
+
+def _is_meant(name: str, given: str) -> bool:
+    return f"{name}_".startswith(f"{given}_")

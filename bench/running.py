@@ -34,12 +34,13 @@ def steps(system: System) -> Mapping[str, float]:
             client.post(f"{PATH}/{name}/cancel")
 
         def all_ended() -> bool:
-            return all(_status(client, name) in (*TERMINAL, None) for name in names)
+            return all(status(client, name) in (*TERMINAL, None) for name in names)
 
-        found = _observed(
+        found = observed(
             system,
+            STEPS,
             start=lambda: everywhere(lambda name: _create(client, name), names),
-            are_running=lambda: all(_status(client, name) == "active" for name in names),
+            are_running=lambda: all(status(client, name) == "active" for name in names),
             stop=lambda: everywhere(stop, names),
             have_ended=all_ended,
         )
@@ -52,8 +53,9 @@ def stock_tasks(system: System) -> Mapping[str, float]:
     """Airflow's: 20 runs of one BashOperator that sleeps."""
     names = [f"running-{secrets.token_hex(4)}-{number}" for number in range(STEPS)]
     with system.client() as client:
-        found = _observed(
+        found = observed(
             system,
+            STEPS,
             start=lambda: everywhere(lambda name: stock.start(client, name, _SLEEP), names),
             are_running=lambda: stock.running(client) == STEPS,
             stop=lambda: everywhere(lambda name: stock.stop(client, name), names),
@@ -63,16 +65,22 @@ def stock_tasks(system: System) -> Mapping[str, float]:
         return found
 
 
-def _observed(
+def observed(
     system: System,
+    steps: int,
     *,
     start: Callable[[], None],
     are_running: Callable[[], bool],
     stop: Callable[[], None],
     have_ended: Callable[[], bool],
 ) -> dict[str, float]:
-    if system.slots < STEPS:
-        raise RuntimeError(f"{STEPS} tasks at once need Postgres; this Airflow runs {system.slots}")
+    """What running steps cost, a step or a second.
+
+    :param steps: how many `start` starts
+    :raises RuntimeError: so many cannot run at once, or they do not in time
+    """
+    if system.slots < steps:
+        raise RuntimeError(f"{steps} tasks at once need Postgres; this Airflow runs {system.slots}")
     before = system.task_megabytes()
     try:
         start()
@@ -84,9 +92,15 @@ def _observed(
         stop()
         _wait(have_ended, "all have ended")
     return numbers | {
-        "megabytes_per_airflow_processes": (after.airflow - before.airflow) / STEPS,
-        "megabytes_per_workload_supervisor": (after.supervisors - before.supervisors) / STEPS,
+        "megabytes_per_airflow_processes": (after.airflow - before.airflow) / steps,
+        "megabytes_per_workload_supervisor": (after.supervisors - before.supervisors) / steps,
     }
+
+
+def status(client: httpx.Client, name: str) -> str | None:
+    """A job's; None for one that was not made."""
+    answer = client.get(f"{PATH}/{name}/status")
+    return None if answer.status_code == 404 else str(answer.raise_for_status().json()["status"])
 
 
 def _over_window(system: System) -> dict[str, float]:
@@ -109,12 +123,6 @@ def _over_window(system: System) -> dict[str, float]:
 
 def _create(client: httpx.Client, name: str) -> None:
     created(client, name, ["sh", "-c", f"exec {_SLEEP}"])
-
-
-def _status(client: httpx.Client, name: str) -> str | None:
-    """None for a job that was not made."""
-    answer = client.get(f"{PATH}/{name}/status")
-    return None if answer.status_code == 404 else str(answer.raise_for_status().json()["status"])
 
 
 def _wait(look: Callable[[], bool], what: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import httpx
 
 DAG = "bench-stock"
-_RUNS = f"/api/v2/dags/{DAG}/dagRuns"
 _PAGE = 100  # Airflow's most
 
 _FILE = f"""
@@ -25,21 +24,21 @@ def write(dags: Path) -> None:
     (dags / "bench_stock.py").write_text(_FILE)
 
 
-def start(client: httpx.Client, run: str, command: str) -> None:
-    """Start a run under this id, whose task runs a shell command."""
+def start(client: httpx.Client, run: str, command: str, dag: str = DAG) -> None:
+    """Start a run under this id, whose task runs a command."""
     body = {"dag_run_id": run, "logical_date": None, "conf": {"command": command}}
-    answer = client.post(_RUNS, json=body)
+    answer = client.post(_runs(dag), json=body)
     if answer.status_code != httpx.codes.CONFLICT:  # it is there from a call before
         answer.raise_for_status()
 
 
-def states(client: httpx.Client, batch: str) -> list[str]:
+def states(client: httpx.Client, batch: str, dag: str = DAG) -> list[str]:
     """The states of the runs whose id begins with `batch`."""
     found: list[str] = []
     seen = 0
     while True:
         query: dict[str, str | int] = {"limit": _PAGE, "offset": seen, "order_by": "-run_after"}
-        page = client.get(_RUNS, params=query).raise_for_status().json()
+        page = client.get(_runs(dag), params=query).raise_for_status().json()
         rows = page["dag_runs"]
         found += [row["state"] for row in rows if row["dag_run_id"].startswith(batch)]
         seen += len(rows)
@@ -47,18 +46,22 @@ def states(client: httpx.Client, batch: str) -> list[str]:
             return found
 
 
-def running(client: httpx.Client) -> int:
+def running(client: httpx.Client, dag: str = DAG) -> int:
     """How many tasks of the DAG are running."""
-    path = f"{_RUNS}/~/taskInstances"
+    path = f"{_runs(dag)}/~/taskInstances"
     query: dict[str, str | int] = {"state": "running", "limit": 1}
     return int(client.get(path, params=query).raise_for_status().json()["total_entries"])
 
 
-def stop(client: httpx.Client, run: str) -> None:
+def stop(client: httpx.Client, run: str, dag: str = DAG) -> None:
     """Mark a run failed, which ends its task."""
-    client.patch(f"{_RUNS}/{run}", json={"state": "failed"})
+    client.patch(f"{_runs(dag)}/{run}", json={"state": "failed"})
 
 
-def remove(client: httpx.Client, run: str) -> None:
+def remove(client: httpx.Client, run: str, dag: str = DAG) -> None:
     """Delete a run, as far as that is possible."""
-    client.delete(f"{_RUNS}/{run}")
+    client.delete(f"{_runs(dag)}/{run}")
+
+
+def _runs(dag: str) -> str:
+    return f"/api/v2/dags/{dag}/dagRuns"

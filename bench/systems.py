@@ -14,12 +14,13 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import sqlalchemy
 
-from bench import engine, pausing, proc, stock, stock_docker
+from bench import cluster, engine, pausing, proc, stock, stock_docker, stock_kubernetes
 from bench.jobs import PATH
 from bench.registry import TaskMemory
 from bench.tasks import Tasks
 from nemo_airflow_provider.standalone import environment
 from nemo_airflow_provider.standalone.component import Component
+from tests.stack import kubernetes
 from tests.stack.airflow import AirflowStack
 from tests.stack.database import fresh_database
 from tests.stack.upstream import upstream_server
@@ -73,6 +74,9 @@ class RunningSystem:
 
     def api_processor_seconds(self) -> float:
         return sum(map(proc.processor_seconds, self._server.members()))
+
+    def task_processor_seconds(self) -> float:
+        return self.tasks.processor_seconds()
 
     def api_log_size(self) -> int:
         return self._server.log.stat().st_size
@@ -150,19 +154,23 @@ def database_name(url: str | None) -> str:
 
 
 @contextmanager
-def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
+def ours(folder: Path, database: str | None, slots: int | None = None) -> Iterator[RunningSystem]:
     """Airflow with the recommended settings, two API workers.
 
     :param database: URL of a Postgres in which a database is made; None: SQLite
+    :param slots: tasks that it runs at once on Postgres; None: `SLOTS`
     """
     with ExitStack() as resources:
         url = resources.enter_context(fresh_database(database)) if database else None
-        slots = SLOTS if url else int(environment.SQLITE_DEFAULTS["AIRFLOW__CORE__PARALLELISM"])
+        slots = (slots or SLOTS) if url else int(environment.SQLITE_DEFAULTS["AIRFLOW__CORE__PARALLELISM"])
         dags = folder / "home" / "dags"
         stock.write(dags)
         if engine.lacking() is None:
             stock_docker.write(dags, engine.IMAGE, engine.NETWORK)
+        if cluster.lacking() is None:
+            stock_kubernetes.write(dags, kubernetes.image(), cluster.NAMESPACE, cluster.CONNECTION)
         resources.enter_context(engine.prepared())
+        resources.enter_context(cluster.prepared())
         stack = resources.enter_context(
             AirflowStack(
                 folder / "home",
@@ -171,7 +179,8 @@ def ours(folder: Path, database: str | None) -> Iterator[RunningSystem]:
                 environ={
                     "AIRFLOW__CORE__PARALLELISM": str(slots),
                     "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(pausing.HOLD_SECONDS),
-                },
+                }
+                | cluster.environment(),
                 profiles=json.dumps(_profiles(folder / "home")),
             )
         )
@@ -184,6 +193,10 @@ def _profiles(home: Path) -> dict[str, Any]:
     """The configuration file; a profile of an engine that is not there does no harm."""
     found = pausing.profiles(home)
     found["jobs"]["executors"].append(engine.profile())
+    if cluster.lacking() is None:
+        found["platform"]["runtime"] = "kubernetes"
+        found["jobs"]["enable_subprocess_executor"] = True
+        found["jobs"]["executors"].append(cluster.profile())
     return found
 
 

@@ -19,6 +19,10 @@ class Tasks:
         self.slots = slots
         self._stack = stack
 
+    def processor_seconds(self) -> float:
+        """Processor time of the scheduler, its executor and all tasks, those that have ended included."""
+        return sum(map(proc.family_seconds, self._stack.server.components["scheduler"].members()))
+
     def memory(self) -> TaskMemory:
         executor = set(self._stack.server.components["scheduler"].members())
         # Workloads work in a directory below the home; a supervisor has nothing of it, and is the parent of one.

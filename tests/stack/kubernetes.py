@@ -79,9 +79,12 @@ def apply(*documents: dict[str, Any]) -> None:
 
 
 @contextmanager
-def namespace() -> Iterator[str]:
-    """A namespace of the caller's own, in which pods can be created; deleted afterwards, without waiting for it."""
-    name = f"nemo-test-{token_hex(4)}"
+def namespace(name: str | None = None) -> Iterator[str]:
+    """A namespace of the caller's own, in which pods can be created; deleted afterwards, without waiting for it.
+
+    :param name: None: one that nobody else has
+    """
+    name = name or f"nemo-test-{token_hex(4)}"
     kubectl("create", "namespace", name)
     try:
         # A pod is refused before its namespace's default service account is there.

@@ -18,13 +18,31 @@ import httpx
 import pytest
 
 from bench import __main__ as bench
-from bench import burst, docker_lines, docker_steps, engine, jobs, pausing, proc, running, stock, stock_docker, systems
-from bench.registry import MEASUREMENTS, Measurement, TaskMemory
+from bench import (
+    burst,
+    cluster,
+    docker_steps,
+    engine,
+    jobs,
+    kubernetes_burst,
+    kubernetes_running,
+    kubernetes_steps,
+    lines,
+    pausing,
+    proc,
+    running,
+    stock,
+    stock_docker,
+    stock_kubernetes,
+    stock_runs,
+    systems,
+)
+from bench.registry import MEASUREMENTS, Measurement, Skipped, TaskMemory, chosen
 from bench.summary import side_by_side, summary
 from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.hooks.docker import connect
 from nemo_airflow_provider.profiles import load_profiles
-from tests.stack import engines
+from tests.stack import engines, kubernetes
 
 
 @pytest.mark.parametrize("nemo", ["/no/such/nemo", "/"])
@@ -32,7 +50,7 @@ def test_an_upstream_that_cannot_be_started_does_not_cost_what_was_measured(
     nemo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextlib.contextmanager
-    def ours(folder: Path, database: str | None) -> Iterator[None]:
+    def ours(folder: Path, database: str | None, slots: int | None) -> Iterator[None]:
         yield None
 
     monkeypatch.setattr(systems, "ours", ours)
@@ -52,7 +70,7 @@ class Lonely:
 
 
 @contextlib.contextmanager
-def lonely(*_: object) -> Iterator[Lonely]:
+def lonely(*_: object, **__: object) -> Iterator[Lonely]:
     yield Lonely()
 
 
@@ -216,8 +234,9 @@ class Airflow20:
 
 
 def _observed(system: Any, calls: list[str]) -> dict[str, float]:
-    return running._observed(
+    return running.observed(
         system,
+        20,
         start=lambda: calls.append("start"),
         are_running=lambda: True,
         stop=lambda: calls.append("stop"),
@@ -255,6 +274,7 @@ def test_numbers_of_a_process() -> None:
     own = os.getpid()
     assert 0 < proc.shared_bytes(own) <= proc.resident_bytes(own) * 1.1
     assert proc.processor_seconds(own) == pytest.approx(sum(os.times()[:2]), abs=5)
+    assert proc.family_seconds(own) == pytest.approx(sum(os.times()[:4]), abs=5)
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     assert (proc.shared_bytes(ended.pid), proc.resident_bytes(ended.pid), proc.processor_seconds(ended.pid)) == (
@@ -444,7 +464,7 @@ def test_a_container_beside_plain_docker_and_the_stock_operator(monkeypatch: pyt
     monkeypatch.setattr(engine, "require", lambda: None)
     monkeypatch.setattr(engine, "seconds_of_plain_runs", lambda times: 0.5 * times)
     monkeypatch.setattr(docker_steps, "seconds_to_complete", lambda system, count, executor: 2.0 * count)
-    monkeypatch.setattr(stock_docker, "seconds_to_succeed", lambda client, name, count, command: 4.0 * count)
+    monkeypatch.setattr(stock_runs, "seconds_to_succeed", lambda client, name, dag, command: 12.0)
     assert docker_steps.three_steps(server) == {
         "job_seconds": 6.0,
         "docker_run_seconds": 1.5,
@@ -497,14 +517,14 @@ class StockAirflow:
 
 
 def test_a_run_of_the_stock_operator_and_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stock_docker, "_LOOK_SECONDS", 0)
+    monkeypatch.setattr(stock_runs, "_LOOK_SECONDS", 0)
     airflow = StockAirflow()
     with airflow.client() as client:
-        assert stock_docker.seconds_to_succeed(client, "r", 3, ["echo", "it's"]) >= 0
+        assert stock_runs.seconds_to_succeed(client, "r", "bench-docker-3", ["echo", "it's"]) >= 0
         assert json.loads(airflow.conf["command"]) == ["echo", "it's"]
         assert airflow.asked[:3] == ["GET ", "GET ", "POST /dagRuns"]
         assert airflow.asked[-1] == "DELETE /dagRuns/r"
-        run = stock_docker.Run(client, "r", 3)
+        run = stock_runs.Run(client, "r", stock_docker.dag(3))
         assert [run.new_lines(), run.new_lines()] == [["a", "b"], ["c"]]
         assert run.all_lines() == ["a", "b", "c"]
 
@@ -512,7 +532,7 @@ def test_a_run_of_the_stock_operator_and_its_log(monkeypatch: pytest.MonkeyPatch
 def test_a_run_that_fails_is_no_number() -> None:
     airflow = StockAirflow("failed")
     with airflow.client() as client, pytest.raises(RuntimeError, match="run r of .* failed"):
-        stock_docker.seconds_to_succeed(client, "r", 3, ["false"])
+        stock_runs.seconds_to_succeed(client, "r", "bench-docker-3", ["false"])
     assert airflow.asked[-1] == "DELETE /dagRuns/r"
 
 
@@ -526,11 +546,11 @@ def test_the_dags_of_the_stock_operator(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("awk") is None or not Path("/proc/uptime").exists(), reason="it is an awk's program")
 def test_what_prints_100000_lines() -> None:
-    before = docker_lines._uptime()
-    text = subprocess.run(docker_lines.COMMAND, check=True, capture_output=True, text=True).stdout.splitlines()
-    assert list(docker_lines._numbers(text)) == list(range(1, 100_001))
-    printed = docker_lines._printed(text)
-    assert before <= printed["first"] <= printed["middle"] <= printed["last"] <= docker_lines._uptime()
+    before = lines._uptime()
+    text = subprocess.run(lines.COMMAND, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert list(lines._numbers(text)) == list(range(1, 100_001))
+    printed = lines._printed(text)
+    assert before <= printed["first"] <= printed["middle"] <= printed["last"] <= lines._uptime()
 
 
 class Flood:
@@ -547,7 +567,7 @@ class Flood:
 
     @contextlib.contextmanager
     def started(self, command: list[str]) -> Iterator[None]:
-        self.began = docker_lines._uptime()
+        self.began = lines._uptime()
         yield
         self.calls.append("removed")
 
@@ -558,34 +578,34 @@ class Flood:
         return next(self.newest)
 
     def all_lines(self) -> list[str]:
-        at = {number: f"at {self.began - 1:.2f} " for number in docker_lines.PROBES.values()}
-        kept = [n for n in range(1, docker_lines.LINES + 1) if n not in self.lost]
+        at = {number: f"at {self.began - 1:.2f} " for number in lines.PROBES.values()}
+        kept = [n for n in range(1, lines.LINES + 1) if n not in self.lost]
         return ["starting", *(f"line {n:06d} {at.get(n, '')}of a log" for n in [*kept, 7])]
 
 
 def test_lines_that_are_lost_and_repeated_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker_lines, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(lines, "_POLL_SECONDS", 0)
     flood = Flood(lost={8, 9})
-    found = docker_lines.left_alone(flood)
+    found = lines.left_alone(flood)
     assert found["lines_readable"] == 99_998
     assert found["lines_repeated"] == 1
+    assert found["lines_out_of_order"] == 1
     assert 0 < found["lines_per_second"] <= 99_998 / 0.98
     assert flood.calls == ["removed"]
-    with pytest.raises(RuntimeError, match="99999 can be read, and the first is not among them"):
-        docker_lines.left_alone(Flood(lost={1}))
+    unknown = lines.left_alone(Flood(lost={1}))
+    assert unknown["lines_readable"] == 99_999
+    assert "lines_per_second" not in unknown
 
 
 def test_when_a_line_is_seen_and_that_one_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker_lines, "_LOOK_SECONDS", 0)
-    found = docker_lines.watched(Flood(lost={50_000}))
+    monkeypatch.setattr(lines, "_LOOK_SECONDS", 0)
+    found = lines.watched(Flood(lost={50_000}))
     assert set(found) == {"first_line_seen_after_seconds", "last_line_seen_after_seconds"}
     assert min(found.values()) >= 0.98
 
 
 def test_ratios_of_what_can_be_compared() -> None:
-    assert docker_lines.side_by_side(
-        {"seconds": 1.0, "repeated": 0.0, "seen": 1.0}, {"seconds": 4.0, "repeated": 0.0}
-    ) == {
+    assert lines.side_by_side({"seconds": 1.0, "repeated": 0.0, "seen": 1.0}, {"seconds": 4.0, "repeated": 0.0}) == {
         "job_seconds": 1.0,
         "job_repeated": 0.0,
         "job_seen": 1.0,
@@ -607,7 +627,174 @@ def test_the_lines_of_a_job_are_read_to_the_last_page() -> None:
         return httpx.Response(200, json={"data": [{"message": line} for line in lines], "next_page": cursor})
 
     with httpx.Client(transport=httpx.MockTransport(answer), base_url="http://bench") as client:
-        job = docker_lines.Job(client)
+        job = lines.Job(client, engine.executor)
         assert job.has_ended()
         assert job.all_lines() == ["a", "b", "c"]
     assert asked == ["GET /status", "GET /logs", "GET /logs"]
+
+
+def test_a_measurement_is_chosen_by_its_name_or_by_how_several_begin() -> None:
+    assert [entry.name for entry in chosen(["docker_1_step"])] == ["docker_1_step"]
+    assert {entry.name for entry in chosen(["kubernetes"])} == {
+        "kubernetes_1_step",
+        "kubernetes_100000_lines",
+        "kubernetes_running_steps",
+        "kubernetes_jobs_at_once",
+    }
+    with pytest.raises(ValueError, match="No measurement kube; there are "):
+        chosen(["kube"])
+
+
+def test_what_needs_more_slots_has_an_airflow_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int | None] = []
+
+    @contextlib.contextmanager
+    def ours(folder: Path, database: str | None, slots: int | None) -> Iterator[Lonely]:
+        started.append(slots)
+        yield Lonely()
+
+    monkeypatch.setattr(systems, "ours", ours)
+    monkeypatch.setattr(systems, "postgres_url", lambda: None)
+    monkeypatch.delenv("NEMO_BENCH_UPSTREAM", raising=False)
+    entries = [
+        Measurement(name, lambda system: 1.0, runs=1, slots=slots)
+        for name, slots in (("a", None), ("b", 50), ("c", None))
+    ]
+    assert list(bench._report(entries, runs=None)["measurements"]) == ["a", "b", "c"]
+    assert started == [None, 50]
+
+
+KUBERNETES = [name for name in MEASUREMENTS if name.startswith("kubernetes_")]
+
+
+@pytest.mark.parametrize("name", KUBERNETES)
+def test_without_a_cluster_a_measurement_is_skipped_with_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "ours", lonely)
+    monkeypatch.setattr(systems, "postgres_url", lambda: None)
+    monkeypatch.setattr(cluster, "lacking", lambda: "No cluster answers.")
+    monkeypatch.delenv("NEMO_BENCH_UPSTREAM", raising=False)
+    numbers = bench._report([MEASUREMENTS[name]], runs=1)["measurements"][name]
+    assert numbers == {"ours": {"skipped": "No cluster answers."}, "upstream": None}
+    assert cluster.environment() == {}
+    with cluster.prepared():
+        pass
+
+
+def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "missing", lambda name: f"Set the variable of {name}.")
+    assert cluster.lacking.__wrapped__() == "Set the variable of kubernetes."
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    assert "apache-airflow-providers-cncf-kubernetes" in str(cluster.lacking.__wrapped__())
+
+
+def test_the_cluster_keeps_nothing_of_the_bench() -> None:
+    engines.require("kubernetes")
+    with cluster.prepared():
+        assert cluster.seconds_of_plain_jobs(2, ["true"]) > 0
+        assert cluster.running_pods() == 0
+        failed = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+        with pytest.raises(RuntimeError, match="a plain Job failed"):
+            cluster._completed({"type": "MODIFIED", "object": failed})
+        with pytest.raises(RuntimeError, match="plain Jobs cannot be watched: .*too old"):
+            cluster._completed({"type": "ERROR", "object": {"message": "too old"}})
+        connection = json.loads(cluster.environment()["AIRFLOW_CONN_BENCH_KUBERNETES"])
+        assert connection["extra"]["namespace"] == cluster.NAMESPACE
+    assert not kubernetes.kubectl("get", "namespace", cluster.NAMESPACE, "--ignore-not-found")
+
+
+def test_a_pod_beside_a_plain_job_and_the_stock_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    server: Any = PausableJobs()
+    seconds = {stock_kubernetes.DAG: 16.0, stock_kubernetes.QUICK_DAG: 8.0}
+    monkeypatch.setattr(cluster, "require", lambda: None)
+    monkeypatch.setattr(cluster, "seconds_of_plain_jobs", lambda count, command: 2.0)
+    monkeypatch.setattr(kubernetes_steps, "seconds_to_complete", lambda system, count, executor: 4.0)
+    monkeypatch.setattr(stock_runs, "seconds_to_succeed", lambda client, name, dag, command: seconds[dag])
+    assert kubernetes_steps.one_step(server) == {
+        "job_seconds": 4.0,
+        "plain_job_seconds": 2.0,
+        "stock_operator_seconds": 16.0,
+        "quick_stock_operator_seconds": 8.0,
+        "job_over_plain_job": 2.0,
+        "stock_operator_over_plain_job": 8.0,
+        "job_over_stock_operator": 0.25,
+        "job_over_quick_stock_operator": 0.5,
+    }
+
+
+def test_the_profile_of_pods_stands_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "lacking", lambda: None)
+    file = tmp_path / "nemo.yaml"
+    file.write_text(json.dumps(systems._profiles(tmp_path)))
+    profiles = load_profiles(file, environ={}, probe=None)
+    found = profiles.resolve(cluster.PROVIDER, cluster.PROFILE)
+    assert found is not None
+    assert (found.backend, found.config.namespace) == ("kubernetes_job", cluster.NAMESPACE)
+    assert profiles.resolve(engine.PROVIDER, engine.PROFILE)
+    assert profiles.resolve("subprocess", "default")
+
+
+def test_the_dags_of_the_stock_operator_of_pods(tmp_path: Path) -> None:
+    stock_kubernetes.write(tmp_path / "dags", "an/image:1", "space", "way")
+    (file,) = (tmp_path / "dags").iterdir()
+    compile(file.read_text(), str(file), "exec")
+    assert "cmds=\"{{ dag_run.conf['command'] }}\"" in file.read_text()
+    assert "for name, poll in (('bench-kubernetes', {}), ('bench-kubernetes-quick', {\"job_poll_interval\": 1})):" in (
+        file.read_text()
+    )
+
+
+class Counters:
+    """A system that has spent five seconds more at each look."""
+
+    slots = 2
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+
+    def task_processor_seconds(self) -> float:
+        self.spent += 5
+        return self.spent
+
+    api_processor_seconds = task_processor_seconds
+
+
+def test_many_pods_at_once_and_those_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_burst, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(cluster, "running_pods", iter([1, 2, 0]).__next__)
+    looks = iter([["active"], ["active", "active"], ["completed", "active"], ["completed", "error"]])
+    calls: list[str] = []
+    system: Any = Counters()
+    found = kubernetes_burst._measured(
+        system,
+        ["a", "b"],
+        start=lambda name: calls.append(f"start {name}"),
+        look=lambda: next(looks),
+        stop=lambda name: calls.append(f"stop {name}"),
+        remove=lambda name: calls.append(f"remove {name}"),
+    )
+    assert found.pop("seconds") >= 0
+    assert found == {
+        "errors": 1,
+        "most_pods_running": 2,
+        "airflow_processor_seconds": 10.0,
+        "api_processor_seconds": 10.0,
+    }
+    assert sorted(calls) == ["remove a", "remove b", "start a", "start b"]
+
+
+def test_many_pods_need_as_many_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "require", lambda: None)
+    system: Any = Counters()
+    with pytest.raises(Skipped, match="50 jobs at once need Postgres: this Airflow runs 2 tasks at once"):
+        kubernetes_burst.jobs_at_once(system)
+
+
+def test_what_running_pods_cost_has_no_supervisor() -> None:
+    found = {"megabytes_per_airflow_processes": 9.0, "megabytes_per_workload_supervisor": 0.0}
+    assert kubernetes_running._of_airflow(found) == {"megabytes_per_airflow_processes": 9.0}
+
+
+def test_a_line_that_an_operator_marks_with_its_container() -> None:
+    text = ["[base] line 000001 at 7.25 of a log", "[base] line 000002 of a log", "Pod has line 3"]
+    assert list(lines._numbers(text)) == [1, 2]
+    assert lines._printed(text) == {"first": 7.25}
