@@ -122,13 +122,13 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a pod's output has one stream, so all of it is `stdout`."""
         while not stop.is_set():
+            # Asked first: a pod may run and end between two looks, and what it has said is read all the same.
+            lives = self.observe(key).phase.lives
             job, pod = self._job(key), newest(self._pods(key))
-            if job is None or (pod is None and not self.observe(key).phase.lives):
-                return
-            if pod is not None and control.main_state(pod).keys() & {"running", "terminated"}:
+            if job is not None and pod is not None and control.main_state(pod).keys() & {"running", "terminated"}:
                 yield from self._output(pod["metadata"]["name"], key.task, position, stop)
                 return
-            if pod is not None and not self.observe(key).phase.lives:
+            if job is None or not lives:
                 return
             yield None
             stop.wait(_START_SECONDS / 5)

@@ -1,0 +1,68 @@
+"""The backend, where the cluster changes between two questions."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from nemo_airflow_provider.backends.base import Site
+from nemo_airflow_provider.backends.kube.access import Refused
+from nemo_airflow_provider.backends.kubernetes_job.backend import KubernetesJobBackend
+from tests.unit.backends.kube import make, pods
+
+WORKLOAD = make.workload()
+JOB = make.job(WORKLOAD)
+JOB["metadata"]["uid"] = "job-uid"
+
+
+def pod(phase: str, *containers: dict[str, Any]) -> dict[str, Any]:
+    found = pods.pod(phase, *containers)
+    return {**found, "metadata": {**JOB["spec"]["template"]["metadata"], **found["metadata"]}}
+
+
+CREATED = pod("Pending", pods.waits("ContainerCreating"))
+COMPLETED = pod("Succeeded", pods.ended(0))
+
+
+class Api:
+    """A cluster whose pods are others at each look; the last stay.
+
+    :param looks: what lists of pods bring, one after the other
+    """
+
+    shown_url = "https://cluster"
+    namespace = None
+
+    def __init__(self, *looks: list[dict[str, Any]]) -> None:
+        self.looks = list(looks)
+
+    def ask(self, method: str, path: str, *_: Any, **__: Any) -> Any:
+        assert method == "GET"
+        kind, _, name = path.partition("/namespaces/")[2].partition("/")[2].partition("/")
+        if kind == "jobs" and name == JOB["metadata"]["name"]:
+            return JOB
+        if kind != "pods":
+            return {"metadata": {}, "items": []}
+        if not name:
+            return {"metadata": {}, "items": self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]}
+        if not (now := self.looks[0]):
+            raise Refused("no", 404, "no", "NotFound")
+        return now[0]
+
+    @contextmanager
+    def opened(self, _: str, path: str, *__: Any, **___: Any) -> Iterator[io.BytesIO]:
+        assert path.endswith("/log")
+        yield io.BytesIO(b"2026-12-03T05:38:09.000000001Z said\n")
+
+
+@pytest.mark.parametrize("before", [[], [CREATED]], ids=["no pod", "a pod that is made"])
+def test_output_of_what_runs_and_ends_between_two_looks(before: list[dict[str, Any]]) -> None:
+    api = Api(before, [COMPLETED])
+    backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
+    chunks = [chunk for chunk in backend.read_logs(WORKLOAD.key, None, threading.Event()) if chunk is not None]
+    assert [chunk.data for chunk in chunks] == [b"said\n"]
