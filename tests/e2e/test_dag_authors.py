@@ -15,12 +15,14 @@ import pytest
 from nemo_airflow_provider import dags_examples, processes
 from nemo_airflow_provider.model.authored import job_name
 from tests.e2e.lab import JOBS, Job, Lab, Marks, counting, in_parallel, numbered, profiles
-from tests.stack import AirflowStack, docker, engines
+from tests.stack import AirflowStack, docker, engines, kubernetes
 from tests.stack.airflow import wait_until
 from tests.stack.database import fresh_database
 
 EXAMPLES = Path(dags_examples.__file__).parent
 OVER = ("success", "failed")
+#: The secret of the examples in containers.
+HUB_TOKEN = "nemo_secret.default.hub-token"
 
 #: Beside the examples: what only a test would write.
 OWN = """
@@ -109,11 +111,17 @@ def authors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authors]:
         database = None
         if not engines.missing("postgres"):
             database = stack.enter_context(fresh_database(os.environ["NEMO_TEST_POSTGRES"]))
-        shutil.copytree(EXAMPLES, home / "dags", ignore=shutil.ignore_patterns("__pycache__", "nemo_job_remote.py"))
+        unwanted, environ = ["__pycache__", "nemo_job_remote.py"], {}
+        if engines.missing("kubernetes"):
+            unwanted.append("nemo_kubernetes.py")
+        else:
+            environ = kubernetes.airflow_settings()
+        shutil.copytree(EXAMPLES, home / "dags", ignore=shutil.ignore_patterns(*unwanted))
         marks = Marks(home / "counted")
         (home / "dags" / "own_airflow_dags.py").write_text(OWN.format(counting=counting(marks)))
         (home / "dags" / "own_wrong_airflow_dag.py").write_text(WRONG)
-        airflow = AirflowStack(home, database=database, profiles=profiles(home))
+        environ[f"AIRFLOW_VAR_{HUB_TOKEN.upper()}"] = "not-for-any-log"
+        airflow = AirflowStack(home, database=database, profiles=profiles(home), environ=environ)
         made = Authors(stack.enter_context(airflow))
         made.counted = marks
         stack.callback(made.http.close)
@@ -154,12 +162,23 @@ def test_a_step_that_fails_is_started_again(authors: Authors) -> None:
 
 def test_a_step_in_a_container(authors: Authors) -> None:
     engines.require("docker")
-    authors.airflow("POST", "/variables", {"key": "nemo_secret.default.hub-token", "value": "not-for-any-log"})
     run = authors.run("nemo_docker", image=docker.image())
     assert run.wait() == {"train": "success", "report": "success"}
     assert run.result("train") == {"loss": 0.25, "epochs": 3}
     assert run.result("report") == "loss 0.25 after 3 epochs"
     assert f'run {run.run_id} trains with {{"batch_size": 8}}' in run.messages("train")
+
+
+def test_steps_in_pods(authors: Authors) -> None:
+    engines.require("kubernetes")
+    # Of the lab's profiles that are called default, the one in Kubernetes is of provider gpu.
+    kubernetes.advertise_gpus(4)
+    run = authors.run("nemo_kubernetes", image=kubernetes.image())
+    assert run.wait() == {"train": "success", "report": "success"}
+    assert f'run {run.run_id} trains with {{"batch_size": 8}}' in run.messages("train")
+    messages = run.messages("report")
+    assert "loss 0.25 after 3 epochs" in messages
+    assert [text for text in messages if text.startswith("Pod ") and " runs on node " in text]
 
 
 def test_a_wrong_parameter_is_an_import_error(authors: Authors) -> None:

@@ -18,7 +18,11 @@ from nemo_airflow_provider.dags.job_dag import job_dag
 from nemo_airflow_provider.errors import InvalidJob
 from nemo_airflow_provider.model import authored
 from nemo_airflow_provider.operators import step as operators
-from nemo_airflow_provider.operators.step import JobStepOperator, SubprocessStepOperator
+from nemo_airflow_provider.operators.step import (
+    JobStepOperator,
+    KubernetesJobStepOperator,
+    SubprocessStepOperator,
+)
 from nemo_airflow_provider.operators.watching import InvalidTask
 from nemo_airflow_provider.runner import StepTask
 
@@ -293,8 +297,20 @@ def test_a_job_that_cannot_run_is_an_import_error(dag_id: str, job: Any, kwargs:
     assert text in str(caught.value)
 
 
+def test_a_pod_hands_no_file_back() -> None:
+    with pytest.raises(InvalidTask) as caught:
+        in_dag(lambda: KubernetesJobStepOperator(task_id="train", command="true", result_file="result.json"))
+    assert str(caught.value) == (
+        "DAG 'daily', task 'train': result_file: backend 'kubernetes_job' of 'cpu/default' hands no files back; these "
+        "do: docker, subprocess."
+    )
+
+
 def test_the_examples_are_read_without_an_error(profiles: Path) -> None:
-    profiles.write_text("platform: {runtime: docker}\njobs: {enable_subprocess_executor: true}")
+    docker = "{provider: gpu, profile: default, backend: docker, config: {}}"
+    profiles.write_text(
+        f"platform: {{runtime: kubernetes}}\njobs: {{enable_subprocess_executor: true, executors: [{docker}]}}"
+    )
     bag = DagBag(Path(dags_examples.__file__).parent, bundle_path=Path(dags_examples.__file__).parent)
     assert bag.import_errors == {}
     assert set(bag.dags) == {path.stem for path in Path(dags_examples.__file__).parent.glob("nemo_*.py")}
