@@ -57,15 +57,12 @@ def test_a_pod_that_somebody_deletes_is_a_fault_of_the_platform(kube: Pods, code
     assert (later.phase, later.fault) == (Phase.ENDED, "platform")
 
 
-@pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
+@pytest.mark.parametrize("cascade", ["background", "foreground"])
 def test_a_job_that_somebody_deletes_is_lost(kube: Pods, cascade: str) -> None:
     backend = kube.backend()
     backend.submit(kube.task(shell(POLITE)))
     running(kube, backend)
     kube.kubectl("delete", "job", kube.name(), f"--cascade={cascade}", "--wait=false")
-    if cascade == "orphan":
-        kube.seen(backend, kube.key(), "the Job to be gone", message=lambda text: "removed" in str(text))
-        backend.stop(kube.key(), 3)
     seen = end(kube, backend)
     assert seen.phase in (Phase.ABSENT, Phase.ENDED)
     assert seen.exit_code != 0

@@ -134,22 +134,36 @@ class Cluster:
             raise
         return changed
 
-    def delete(self, kind: str, name: str, *, uid: str | None = None, grace_seconds: int | None = None) -> None:
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> bool:
         """Remove an object, and what it owns after it; one that is gone is gone.
 
         :param uid: of the object that is meant, if another one may have its name by now
+        :param version: as which it was seen, if it must not have changed since
         :param grace_seconds: of a pod; None: its own
+        :return: False where the object is another one, or has changed
         """
+        meant = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
         body = {
             "propagationPolicy": "Background",
-            **({"preconditions": {"uid": uid}} if uid else {}),
+            **({"preconditions": meant} if meant else {}),
             **({"gracePeriodSeconds": grace_seconds} if grace_seconds is not None else {}),
         }
         try:
             self.access.ask("DELETE", self.path(kind, name), body)
         except Refused as error:
-            if error.status != 404 and not (uid and error.status == 409):
+            if error.status == 409 and meant:
+                return False
+            if error.status != 404:
                 raise
+        return True
 
     def log(self, pod: str, query: Query, read_seconds: float | None = None) -> AbstractContextManager[Any]:
         """The response with the output of a pod's container (Kubernetes API, "read log of the specified Pod").

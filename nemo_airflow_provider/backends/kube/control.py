@@ -20,6 +20,8 @@ from nemo_airflow_provider.backends.kube.pod import MAIN
 
 #: Says of a pod that its main container had ended when the rest of it was.
 _ENDED_BEFORE = f"{labels.PREFIX}task-ended-before"
+#: Conditions of a Job that makes no pod any more.
+_FINAL = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 #: After a pod's grace, before harder means: a kubelet that was away may still hear.
 _PATIENCE = timedelta(seconds=10)
 
@@ -41,9 +43,45 @@ def main_state(pod: Thing) -> Mapping[str, Any]:
     return found
 
 
+def may_run(pod: Thing) -> bool:
+    """Whether a task's container runs, or may still begin to."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed") and "terminated" not in main_state(pod)
+
+
+def is_orphan(pod: Thing) -> bool:
+    """Whether a pod belongs to nothing any more, so that it neither goes nor is made again by what made it."""
+    return not any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or [])
+
+
+def keeps_output(pod: Thing) -> bool:
+    """Whether a pod that is left of a Job can still be read: it runs, or nobody removes it."""
+    return "running" in main_state(pod) or is_orphan(pod)
+
+
+def is_final(owner: Thing) -> bool:
+    """Whether what makes pods makes none any more."""
+    conditions = (owner.get("status") or {}).get("conditions") or []
+    return any(each["type"] in _FINAL and each.get("status") == "True" for each in conditions)
+
+
+def has_others(pod: Thing) -> bool:
+    """Whether a container that nobody else ends runs on beside a task that has ended by itself."""
+    status = pod.get("status") or {}
+    states = {each["name"]: each.get("state") or {} for each in status.get("containerStatuses") or []}
+    if status.get("phase") != "Running" or was_asked(pod) or "terminated" not in states.get(MAIN, {}):
+        return False
+    return any("terminated" not in state for state in states.values())
+
+
+def is_ending(pod: Thing) -> bool:
+    """Whether a pod that was asked to end has not ended as a whole: only then its node says why it has."""
+    return was_asked(pod) and (pod.get("status") or {}).get("phase") == "Running"
+
+
 def has_shorter_grace(pod: Thing, grace_seconds: float) -> bool:
     """Whether a pod is to end faster than by its own grace, which only its removal makes shorter."""
-    return grace_seconds < float(pod["spec"].get("terminationGracePeriodSeconds") or 0)
+    return max(1.0, grace_seconds) < float(pod["spec"].get("terminationGracePeriodSeconds") or 0)
 
 
 def ask_to_end(cluster: Cluster, pod: Thing, now: datetime) -> bool:
@@ -56,7 +94,7 @@ def ask_to_end(cluster: Cluster, pod: Thing, now: datetime) -> bool:
         return True
     asked_at = (metadata.get("annotations") or {}).get(STOP_ASKED)
     if asked_at is None:
-        return _move_deadline(cluster, pod, {STOP_ASKED: now.isoformat()})
+        return _move_deadline(cluster, pod, {STOP_ASKED: now.isoformat()}, version=metadata["resourceVersion"])
     own_grace = timedelta(seconds=float(pod["spec"].get("terminationGracePeriodSeconds") or 0))
     if now > _moment(asked_at, now) + own_grace + _PATIENCE:
         remove(cluster, pod, 1)
@@ -79,20 +117,24 @@ def remove(cluster: Cluster, pod: Thing, grace_seconds: float) -> None:
     cluster.delete("pods", metadata["name"], uid=metadata["uid"], grace_seconds=max(1, math.ceil(grace_seconds)))
 
 
+def remove_unchanged(cluster: Cluster, pod: Thing) -> bool:
+    """Remove a pod that has not begun; False when it has changed, and may have."""
+    metadata = pod["metadata"]
+    return cluster.delete("pods", metadata["name"], uid=metadata["uid"], version=metadata["resourceVersion"])
+
+
 def end_others(cluster: Cluster, pod: Thing) -> None:
     """End what runs on beside a task that has ended, and keep its pod."""
     if not has_ended_by_itself(pod) and not pod["metadata"].get("deletionTimestamp"):
-        _move_deadline(cluster, pod, {_ENDED_BEFORE: "true"})
+        # Whatever else has changed meanwhile: what has ended does not begin again.
+        _move_deadline(cluster, pod, {_ENDED_BEFORE: "true"}, version=None)
 
 
-def _move_deadline(cluster: Cluster, pod: Thing, note: Mapping[str, str]) -> bool:
-    metadata = pod["metadata"]
-    patch = {
-        "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": dict(note)},
-        "spec": {"activeDeadlineSeconds": 1},
-    }
+def _move_deadline(cluster: Cluster, pod: Thing, note: Mapping[str, str], *, version: str | None) -> bool:
+    unchanged = {} if version is None else {"resourceVersion": version}
+    patch = {"metadata": {**unchanged, "annotations": dict(note)}, "spec": {"activeDeadlineSeconds": 1}}
     try:
-        cluster.patch("pods", metadata["name"], patch)
+        cluster.patch("pods", pod["metadata"]["name"], patch)
     except Refused as error:
         if error.status == 409:
             return False

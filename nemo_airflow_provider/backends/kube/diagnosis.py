@@ -20,7 +20,7 @@ from nemo_airflow_provider.backends.kube.waiting import PATIENCE, wait_of
 _ENDED = ("Failed", "Succeeded")
 _NO_ROOM = re.compile(r"exceeded quota: *(.*)")
 #: What the API or an admission webhook will say the same next time.
-_REFUSAL = re.compile(r"denied the request|violates PodSecurity|is invalid|is forbidden|not found")
+_REFUSAL = re.compile(r"denied the request|violates PodSecurity|is invalid|is forbidden|not found|is too large")
 #: A webhook or a part of the control plane that does not answer.
 _AWAY = re.compile(r"failed calling webhook|connection refused|deadline exceeded|timed? ?out", re.IGNORECASE)
 _CREATING = "Error creating: "

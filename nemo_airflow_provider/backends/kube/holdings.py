@@ -8,13 +8,10 @@ from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube import storage
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
 from nemo_airflow_provider.backends.kube.config import PodConfig
-from nemo_airflow_provider.backends.kube.control import main_state, was_asked
+from nemo_airflow_provider.backends.kube.control import is_final, is_orphan, may_run, was_asked
 from nemo_airflow_provider.backends.kube.metadata import key_of, own_of, run_of
 from nemo_airflow_provider.backends.powers import HeldJob, SupportsSweep
 from nemo_airflow_provider.model.names import WorkloadKey
-
-#: Conditions of a Job that makes no pod any more.
-_FINAL = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 
 
 class KubeHoldings(SupportsSweep):
@@ -22,12 +19,14 @@ class KubeHoldings(SupportsSweep):
 
     :param config: of the profile
     :param kind: of what makes pods, a key of `cluster.PLACES`
+    :param pull_secrets: the platform's, by name
     """
 
-    def __init__(self, config: PodConfig, cluster: Cluster, kind: str) -> None:
+    def __init__(self, config: PodConfig, cluster: Cluster, kind: str, pull_secrets: Sequence[str] = ()) -> None:
         self._config = config
         self._cluster = cluster
         self._kind = kind
+        self._pull_secrets = pull_secrets
 
     def scope(self) -> str:
         """See `OverEngine.scope`: a namespace of the worker's own cluster, or of a connection."""
@@ -43,12 +42,12 @@ class KubeHoldings(SupportsSweep):
         """See `SupportsSweep.held_jobs`."""
         wanted = labels.of_installation(installation)
         jobs: dict[tuple[str, str, str], list[WorkloadKey]] = {}
-        for kind in (self._kind, "configmaps", "secrets"):
+        for kind in (self._kind, "pods", "configmaps", "secrets"):
             for thing in self._cluster.list(kind, wanted):
-                if (run := run_of(thing)) is None or thing["metadata"].get("deletionTimestamp"):
+                if (run := run_of(thing)) is None or _goes(thing, kind):
                     continue
                 found = jobs.setdefault(run, [])
-                if kind == self._kind and (key := key_of(thing)) is not None:
+                if kind in (self._kind, "pods") and (key := key_of(thing)) is not None and key not in found:
                     found.append(key)
         for run, keys in jobs.items():
             yield HeldJob(*run, workloads=tuple(keys))
@@ -57,9 +56,11 @@ class KubeHoldings(SupportsSweep):
         """See `SupportsSweep.remove_job`."""
         run = (workspace, run_id, run_key)
         wanted = labels.of_everything(run_key)
-        pods = [pod for pod in self._of_run("pods", run, wanted) if own_of(pod)[labels.TYPE] == labels.TASK]
-        owners = self._of_run(self._kind, run, wanted)
-        if any(map(_may_run, pods)) or any(_may_begin(owner, pods) for owner in owners):
+        owners, pods = (
+            [thing for thing in self._of_run(kind, run, wanted) if own_of(thing)[labels.TYPE] == labels.TASK]
+            for kind in (self._kind, "pods")
+        )
+        if any(map(may_run, pods)) or any(_may_begin(owner, pods) for owner in owners):
             return False
         for kind in (self._kind, "pods", "secrets"):
             for thing in self._of_run(kind, run, wanted):
@@ -68,7 +69,8 @@ class KubeHoldings(SupportsSweep):
         for thing in self._of_run("configmaps", run, wanted):
             own = own_of(thing)
             if own[labels.TYPE] == labels.STORAGE:
-                storage.remove(self._cluster, thing, {**own, labels.TYPE: labels.REMOVAL}, self._config)
+                own = {**own, labels.TYPE: labels.REMOVAL}
+                storage.remove(self._cluster, thing, own, self._config, self._pull_secrets)
             else:
                 self._remove("configmaps", thing)
         return True
@@ -82,17 +84,14 @@ class KubeHoldings(SupportsSweep):
         self._cluster.delete(kind, metadata["name"], uid=metadata["uid"])
 
 
+def _goes(thing: Thing, kind: str) -> bool:
+    """Whether an object is being removed, or goes with what owns it."""
+    return "deletionTimestamp" in thing["metadata"] or (kind == "pods" and not is_orphan(thing))
+
+
 def _may_begin(owner: Thing, pods: Sequence[Thing]) -> bool:
     """Whether what makes pods has made none yet, and still will."""
-    status = owner.get("status") or {}
-    conditions = {each["type"] for each in status.get("conditions") or [] if each.get("status") == "True"}
-    if was_asked(owner) or conditions & _FINAL:
+    if was_asked(owner) or is_final(owner):
         return False
     task = own_of(owner)[labels.TASK_ID]
     return all(own_of(pod).get(labels.TASK_ID) != task for pod in pods)
-
-
-def _may_run(pod: Thing) -> bool:
-    """Whether a task's container runs, or may still begin to."""
-    phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed") and "terminated" not in main_state(pod)

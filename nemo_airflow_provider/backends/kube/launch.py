@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from nemo_airflow_provider.backends.kube import storage
 from nemo_airflow_provider.backends.kube.access import Refused
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
 from nemo_airflow_provider.backends.kube.config import PodConfig
+from nemo_airflow_provider.backends.kube.control import may_run
 from nemo_airflow_provider.backends.kube.metadata import key_of, metadata_of
 from nemo_airflow_provider.backends.kube.pod import PodTask, environment_without_gpus
 from nemo_airflow_provider.backends.kube.refusals import judged
@@ -156,17 +158,38 @@ class Launch:
 
     def _made(self, prepared: Prepared, workload: Workload) -> Thing:
         task = prepared.task
+        pods = self._cluster.list("pods", labels.of_task(workload.key))
+        if left := next((pod for pod in pods if key_of(pod) == workload.key and may_run(pod)), None):
+            if faster := self._cluster.get(self._kind, task.name):
+                return faster
+            raise BackendError(f"Pod {left['metadata']['name']}, whose owner was removed, has not ended yet")
         if task.storage_directory is not None:
             storage.have(self._cluster, self._config.storage.pvc_name, workload, task.storage_directory)
         if prepared.secret is not None:
-            self._cluster.create("secrets", prepared.secret)
-        self._cluster.create("configmaps", prepared.config_map)
+            self._put("secrets", prepared.secret, workload)
+        self._put("configmaps", prepared.config_map, workload)
         made = self._cluster.create(self._kind, self._body_of(task, workload))
         # None: whoever was faster has made it.
         found = made or self._cluster.get(self._kind, task.name)
         if found is None:
             raise BackendError(f"Kubernetes object {task.name} was removed while it was made")
         return found
+
+    def _put(self, kind: str, body: Thing, workload: Workload) -> None:
+        """Have an object as it is now to be, whatever a try that was cut off has left of it.
+
+        :raises StartError: its name is somebody else's
+        """
+        if self._cluster.create(kind, body) is not None:
+            return
+        name = body["metadata"]["name"]
+        found = self._cluster.get(kind, name)
+        if found is not None and key_of(found) != workload.key:
+            raise StartError(f"Kubernetes object {name} of namespace {self._cluster.namespace} is not this job's")
+        if found is not None and not _holds(found, body):
+            self._cluster.delete(kind, name, uid=found["metadata"]["uid"])
+        if found is None or not _holds(found, body):
+            self._cluster.create(kind, body)
 
     def _give_owner(self, owner: Thing) -> None:
         """Have Secret and ConfigMap removed together with their owner."""
@@ -180,6 +203,12 @@ class Launch:
     @staticmethod
     def _has_secret(owner: Thing) -> bool:
         return '"secretKeyRef"' in json.dumps(owner["spec"])
+
+
+def _holds(thing: Thing, body: Thing) -> bool:
+    """Whether a Secret or ConfigMap has what it is to have."""
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in (body.get("stringData") or {}).items()}
+    return bool((thing.get("data") or {}) == (encoded or body.get("data")))
 
 
 def _check_size(what: str, values: Mapping[str, str]) -> None:

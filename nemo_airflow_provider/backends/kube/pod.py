@@ -68,7 +68,8 @@ def template_of(task: PodTask, config: PodConfig) -> dict[str, Any]:
             {
                 "restartPolicy": "Never",
                 "activeDeadlineSeconds": _deadline_seconds(config),
-                "terminationGracePeriodSeconds": math.ceil(config.graceful_shutdown_timeout_seconds),
+                # With none, a pod that is deleted is forgotten before its node has ended it.
+                "terminationGracePeriodSeconds": max(1, math.ceil(config.graceful_shutdown_timeout_seconds)),
                 "serviceAccountName": config.service_account_name,
                 "automountServiceAccountToken": config.automount_service_account_token,
                 # Else each service of the namespace puts variables of its own into the step's environment.
@@ -77,8 +78,8 @@ def template_of(task: PodTask, config: PodConfig) -> dict[str, Any]:
                 "nodeSelector": config.node_selector,
                 "affinity": config.affinity,
                 "tolerations": _tolerations(config.tolerations, task.resources.gpus),
-                "imagePullSecrets": _pull_secrets(task, config),
-                "securityContext": _pod_security(task, config),
+                "imagePullSecrets": pull_secrets_of(config, task.pull_secrets),
+                "securityContext": pod_security(config, has_storage=task.storage_directory is not None),
                 "containers": [_container(task, config, mounts)],
                 "volumes": volumes,
             }
@@ -96,7 +97,7 @@ def _container(task: PodTask, config: PodConfig, mounts: Sequence[Mapping[str, A
         "args": [_literal(word) for word in given.command],
         "env": [_variable(task, name, value) for name, value in task.environment.items()],
         "resources": task.resources.body(),
-        "securityContext": _container_security(config.container_security_context),
+        "securityContext": container_security(config),
         # The end of the output would stand in the pod, for all to read, with the secrets that it may hold.
         "terminationMessagePolicy": None if task.secrets else "FallbackToLogsOnError",
         "volumeMounts": mounts,
@@ -129,20 +130,30 @@ def _tolerations(given: Sequence[Mapping[str, Any]], gpus: int) -> list[dict[str
     return found
 
 
-def _pull_secrets(task: PodTask, config: PodConfig) -> list[dict[str, str]]:
-    names = (*task.pull_secrets, *(secret.name for secret in config.image_pull_secrets))
+def pull_secrets_of(config: PodConfig, platform: Sequence[str]) -> list[dict[str, str]]:
+    """The `imagePullSecrets` of a pod.
+
+    :param platform: names of the platform's
+    """
+    names = (*platform, *(secret.name for secret in config.image_pull_secrets))
     return [{"name": name} for name in dict.fromkeys(names)]
 
 
-def _pod_security(task: PodTask, config: PodConfig) -> dict[str, Any]:
+def pod_security(config: PodConfig, *, has_storage: bool) -> dict[str, Any]:
+    """The `securityContext` of a pod.
+
+    :param has_storage: whether it mounts the profile's claim
+    """
     ours: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
-    if task.storage_directory is not None:
+    if has_storage:
         # Without a look at every file of a claim that all jobs share.
         ours |= {"fsGroup": _VOLUME_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     return _overridden(ours, config.pod_security_context)
 
 
-def _container_security(given: Mapping[str, Any]) -> dict[str, Any]:
+def container_security(config: PodConfig) -> dict[str, Any]:
+    """The `securityContext` of a container."""
+    given = config.container_security_context
     added = (given.get("capabilities") or {}).get("add") or []
     # The API refuses a container that must not have what it is given.
     has_more = given.get("privileged") is True or any(str(each).endswith("SYS_ADMIN") for each in added)

@@ -18,10 +18,12 @@ from nemo_airflow_provider.backends.base import (
 )
 from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube import control, logs
+from nemo_airflow_provider.backends.kube.causes import is_gone_silently
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
 from nemo_airflow_provider.backends.kube.launch import Launch
 from nemo_airflow_provider.backends.kube.metadata import STOP_ASKED, key_of
 from nemo_airflow_provider.backends.kube.pod import MAIN
+from nemo_airflow_provider.backends.kube.podview import PodView
 from nemo_airflow_provider.backends.kube.reports import KubeReports
 from nemo_airflow_provider.backends.kube.watch import Watch
 from nemo_airflow_provider.backends.kubernetes_job.body import job_of
@@ -36,7 +38,7 @@ _KIND = "jobs"
 #: While the API tells of changes, a pod that runs is looked at so often all the same.
 _TRUSTED_SECONDS = 20.0
 #: Between two looks for a pod whose output is waited for.
-_START_SECONDS = 1.0
+_START_SECONDS = 0.2
 #: Until an API that does not answer is worth another question.
 _AWAY_SECONDS = 1.0
 #: How often a pod that changes while it is asked to end is looked at again at once.
@@ -53,7 +55,7 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
 
     def __init__(self, config: KubernetesJobConfig, site: Site) -> None:
         cluster = Cluster(lambda: site.connect("kubernetes", config.kubernetes_conn_id), config.namespace)
-        super().__init__(config, cluster, _KIND)
+        super().__init__(config, cluster, _KIND, site.image_pull_secrets)
         self._launch = Launch(config, site, cluster, "kubernetes_job", _KIND, lambda task, _: job_of(task, config))
         self._watches: dict[WorkloadKey, Watch] = {}
         #: The last look at a workload that lives, and how many changes were told before it.
@@ -66,8 +68,8 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
     def find(self, key: WorkloadKey) -> Sequence[WorkloadKey]:
         """See `Backend.find`; a pod whose Job was removed counts as long as it runs."""
         wanted = labels.of_every_start(key)
-        running = [pod for pod in self._cluster.list("pods", wanted) if "running" in control.main_state(pod)]
-        found = {key_of(thing) for thing in (*self._cluster.list(_KIND, wanted), *running)}
+        pods = [pod for pod in self._cluster.list("pods", wanted) if _counts(pod)]
+        found = {key_of(thing) for thing in (*self._cluster.list(_KIND, wanted), *pods)}
         return sorted(other for other in found if other is not None and other.run_id == key.run_id)
 
     def submit(self, workload: Workload) -> Mapping[str, Any]:
@@ -95,9 +97,10 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             self._seen[key] = (seen, changes, now)
             return seen
         self._seen.pop(key, None)
-        if seen.phase is Phase.ENDED and (pod := newest(look.pods)) is not None and _has_others(pod):
+        if seen.phase is Phase.ENDED and (pod := newest(look.pods)) is not None and control.has_others(pod):
             control.end_others(self._cluster, pod)
-        if watch is not None and not look.gone:
+        # Of a pod that is gone, or about to, nothing else will know how it ended.
+        if watch is not None and not look.gone and not any(map(_is_leaving, look.pods)):
             self._watches.pop(key, None)
             watch.end()
         return seen
@@ -125,20 +128,22 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             # Asked first: a pod may run and end between two looks, and what it has said is read all the same.
             lives = self.observe(key).phase.lives
             job, pod = self._job(key), newest(self._pods(key))
-            if job is not None and pod is not None and control.main_state(pod).keys() & {"running", "terminated"}:
+            if job is None and (pod is None or not control.keeps_output(pod)):
+                return
+            if pod is not None and control.main_state(pod).keys() & {"running", "terminated"}:
                 yield from self._output(pod["metadata"]["name"], key.task, position, stop)
                 return
-            if job is None or not lives:
+            if not lives:
                 return
             yield None
-            stop.wait(_START_SECONDS / 5)
+            stop.wait(_START_SECONDS)
 
     def _output(self, pod: str, task: str, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         yield from logs.read(self._cluster, pod, MAIN, task, position, stop, lambda: self._is_over(pod))
 
-    def _is_over(self, pod: str) -> bool:
-        found = self._cluster.get("pods", pod)
-        return found is None or "terminated" in control.main_state(found)
+    def _is_over(self, name: str) -> bool:
+        pod = self._cluster.get("pods", name)
+        return pod is None or not control.may_run(pod) or is_gone_silently(PodView(pod, (), MAIN), datetime.now(UTC))
 
     def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
         """See `Backend.stop`; what has no pod yet gets none any more."""
@@ -147,12 +152,12 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             if job is None and pod is None:
                 self._remove_leftovers(key)
                 return
-            state = control.main_state(pod) if pod is not None else {}
-            if "terminated" in state or (pod is not None and pod["status"].get("phase") in ("Succeeded", "Failed")):
+            if pod is not None and not control.may_run(pod):
                 return
-            if pod is None or "running" not in state:
-                self._suspend(job, pod)
-                return
+            if pod is None or "running" not in control.main_state(pod):
+                if self._prevent(job, pod):
+                    return
+                continue
             if control.has_shorter_grace(pod, grace_seconds):
                 if job is not None:
                     control.note_stop(self._cluster, _KIND, job, datetime.now(UTC))
@@ -162,22 +167,18 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
                 return
         raise BackendError(f"The pod of {key.task} changes too quickly to be asked to end")
 
-    def _suspend(self, job: Thing | None, pod: Thing | None) -> None:
-        """Its controller removes what has not begun, and makes no other."""
-        if job is None:
-            return
-        status = job.get("status") or {}
-        if status.get("completionTime") or any(each["type"] == "Failed" for each in status.get("conditions") or []):
-            return
-        note = {STOP_ASKED: datetime.now(UTC).isoformat()}
-        patch = {"metadata": {"annotations": note}, "spec": {"suspend": True}}
-        self._cluster.patch(_KIND, job["metadata"]["name"], patch)
-        if pod is not None and not pod["metadata"].get("deletionTimestamp"):
-            # A container that has begun this moment is ended politely all the same.
-            self._cluster.delete("pods", pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+    def _prevent(self, job: Thing | None, pod: Thing | None) -> bool:
+        """Have nothing run that has not begun; False when it may have begun meanwhile."""
+        if job is not None and not control.is_final(job):
+            note = {STOP_ASKED: datetime.now(UTC).isoformat()}
+            patch = {"metadata": {"annotations": note}, "spec": {"suspend": True}}
+            self._cluster.patch(_KIND, job["metadata"]["name"], patch)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return True
+        return control.remove_unchanged(self._cluster, pod)
 
     def _remove_leftovers(self, key: WorkloadKey) -> None:
-        """What was made for a workload that never came to be."""
+        """What was made for it and may have no owner."""
         for kind in ("secrets", "configmaps"):
             found = self._cluster.get(kind, names.engine_name(key))
             if found is not None and key_of(found) == key:
@@ -186,10 +187,13 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
     def cleanup(self, key: WorkloadKey) -> None:
         """Remove the Job and all that it owns, unless its task runs or is still to begin."""
         look = self._look(key, datetime.now(UTC))
-        if look.job is None:
-            self._remove_leftovers(key)
-        elif not look.observed().phase.lives:
-            self._cluster.delete(_KIND, look.job["metadata"]["name"], uid=look.job["metadata"]["uid"])
+        if look.observed().phase.lives:
+            return
+        kept = [pod for pod in look.pods if control.is_orphan(pod)]
+        for kind, thing in ((_KIND, look.job), *(("pods", pod) for pod in kept)):
+            if thing is not None:
+                self._cluster.delete(kind, thing["metadata"]["name"], uid=thing["metadata"]["uid"])
+        self._remove_leftovers(key)
 
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
         """See `Backend.wait`; the API tells of changes of its pod."""
@@ -204,6 +208,10 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
         return watch
 
 
-def _has_others(pod: Thing) -> bool:
-    """Whether anything runs on in a pod whose task has ended."""
-    return (pod.get("status") or {}).get("phase") == "Running" and "terminated" in control.main_state(pod)
+def _counts(pod: Thing) -> bool:
+    """Whether a pod is a workload, even if there is no Job for it."""
+    return "running" in control.main_state(pod) or control.is_orphan(pod)
+
+
+def _is_leaving(pod: Thing) -> bool:
+    return "deletionTimestamp" in pod["metadata"]

@@ -9,7 +9,13 @@ from typing import Any
 
 from nemo_airflow_provider.backends.base import Observation, Phase, StopReason
 from nemo_airflow_provider.backends.kube.cluster import Thing
-from nemo_airflow_provider.backends.kube.control import has_ended_by_itself, main_state, was_asked
+from nemo_airflow_provider.backends.kube.control import (
+    has_ended_by_itself,
+    is_ending,
+    is_orphan,
+    main_state,
+    was_asked,
+)
 from nemo_airflow_provider.backends.kube.diagnosis import of_creation, of_pod
 from nemo_airflow_provider.backends.kube.pod import MAIN
 
@@ -59,10 +65,15 @@ class Look:
             pod, asked = {**pod, "status": {**pod["status"], "reason": None}}, False
         stopped: StopReason | None = "asked" if asked or was_asked(pod) else None
         events = () if runs else self.events_of([pod["metadata"]["uid"]])
-        return of_pod(pod, events, main=MAIN, stopped=stopped, now=self.now, pull_seconds=self.pull_seconds)
+        seen = of_pod(pod, events, main=MAIN, stopped=stopped, now=self.now, pull_seconds=self.pull_seconds)
+        if seen.phase is Phase.ENDED and is_ending(pod) and "deletionTimestamp" not in pod["metadata"]:
+            return Observation(Phase.RUNNING, details=seen.details)
+        return seen
 
     def _without_job(self, pod: Thing | None) -> Observation:
-        """Its pods go with a Job that was removed, in their own time."""
+        """Its pods go with a Job that was removed, in their own time, unless they were kept on purpose."""
+        if pod is not None and is_orphan(pod):
+            return self._of_pod(pod, False)
         seen = Observation(Phase.ABSENT) if pod is None else self._of_pod(pod, False)
         if seen.phase is not Phase.RUNNING:
             return Observation(Phase.ABSENT)
@@ -81,6 +92,8 @@ class Look:
             return self._removed_pod(job, last, failed or {}, details)
         if job["spec"].get("suspend"):
             return Observation(Phase.PENDING, message=_SUSPENDED, details=details, note=_SUSPENDED)
+        if job["metadata"].get("deletionTimestamp"):
+            return Observation(Phase.ABSENT)
         note, hopeless = of_creation(self.events_of([job["metadata"]["uid"]]), self.now)
         message = note or "Waiting for pods to be created for this job"
         return Observation(Phase.PENDING, message=message, details=details, hopeless=hopeless, note=note)

@@ -28,6 +28,7 @@ FORBIDDEN = 'Error creating: pods "j-{}" is forbidden: '
         FORBIDDEN + 'pod rejected: RuntimeClass "nope" not found',
         FORBIDDEN + "no PriorityClass with name high was found",
         'Error creating: admission webhook "validate.kyverno.svc" denied the request: no',
+        "Error creating: etcdserver: request is too large{}",
         'Error creating: Pod "j-{}" is invalid: spec.containers[0].image: Required value',
     ],
 )

@@ -127,12 +127,42 @@ def test_a_removed_pod_of_a_job_that_was_asked_to_end() -> None:
     assert (found.phase, found.stopped) == (Phase.ENDED, "asked")
 
 
+def owned(pod: dict[str, Any]) -> dict[str, Any]:
+    owner = {"kind": "Job", "name": "train-fit", "uid": JOB_UID, "controller": True}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
+ENDED = [pods.pod("Succeeded", pods.ended(0)), pods.pod("Failed", pods.ended(143))]
+
+
 def test_a_job_that_was_removed() -> None:
     leaving = pods.pod("Running", pods.runs(), removed=(pods.at(59, 39), 30))
-    found = seen(None, leaving)
+    found = seen(None, owned(leaving))
     assert (found.phase, found.message) == (Phase.RUNNING, "The Job was removed; its pod is ending")
-    for ended in (pods.pod("Succeeded", pods.ended(0)), pods.pod("Failed", pods.ended(143))):
-        assert seen(None, ended).phase is Phase.ABSENT
+    for ended in ENDED:
+        assert seen(None, owned(ended)).phase is Phase.ABSENT
+    removed = job()
+    removed["metadata"]["deletionTimestamp"] = pods.at(30)
+    assert seen(removed).phase is Phase.ABSENT
+
+
+def test_a_pod_that_was_kept_when_its_job_was_removed() -> None:
+    assert [(seen(None, ended).phase, seen(None, ended).exit_code) for ended in ENDED] == [
+        (Phase.ENDED, 0),
+        (Phase.ENDED, 143),
+    ]
+    found = seen(None, RUNNING)
+    assert (found.phase, found.message) == (Phase.RUNNING, None)
+
+
+@pytest.mark.parametrize("others", [(), (pods.runs(name="proxy"),)])
+def test_an_end_that_was_asked_for_is_seen_when_all_of_the_pod_has_ended(others: tuple[Any, ...]) -> None:
+    """Only then the kubelet says why it was."""
+    pod = pods.pod("Running", pods.ended(143), *others)
+    pod["metadata"]["annotations"] = {STOP_ASKED: "2026-12-03T05:38:00+00:00"}
+    assert seen(job(), pod).phase is Phase.RUNNING
+    pod = {**pod, "status": {**pod["status"], "phase": "Failed", "reason": "DeadlineExceeded"}}
+    assert (seen(job("Failed"), pod).phase, seen(job("Failed"), pod).stopped) == (Phase.ENDED, "asked")
 
 
 def test_what_ran_beside_a_task_and_was_ended_changes_nothing() -> None:
