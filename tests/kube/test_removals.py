@@ -165,4 +165,5 @@ class TestStorage:
         assert held.run_key == kube.run_key
         [removal] = [job for job in kube.things("jobs") if job["metadata"]["name"].startswith("cleanup-")]
         kube.kubectl("delete", "job", removal["metadata"]["name"])
+        monkeypatch.undo()
         assert kube.backend().remove_job(*run)
