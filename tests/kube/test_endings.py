@@ -12,6 +12,7 @@ from nemo_airflow_provider.backends.kubernetes_job import backend as module
 from nemo_airflow_provider.backends.kubernetes_job.body import job_of
 from tests.contract.test_backend import LOOP, end, running, text
 from tests.kube.pods import Pods, shell
+from tests.stack import kubernetes
 
 pytestmark = pytest.mark.needs("kubernetes")
 
@@ -114,6 +115,26 @@ class TestASecondContainer:
         backend.stop(kube.key(), 3)
         seen = end(kube, backend)
         assert (seen.exit_code, seen.stopped) == (7, "asked")
+
+
+def test_an_init_container_that_fails_says_why(kube: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that an admission webhook adds; what it prints is not the step's output."""
+
+    def more(task: object, config: object) -> dict[str, object]:
+        body = job_of(task, config)  # type: ignore[arg-type]
+        spec = body["spec"]["template"]["spec"]
+        own = {"name": "agent", "image": kubernetes.image(), "command": ["sh", "-c", "echo no licence; exit 4"]}
+        spec["initContainers"] = [own]
+        return body
+
+    monkeypatch.setattr(module, "job_of", more)
+    backend = kube.backend()
+    backend.submit(kube.task(shell("echo never")))
+    seen = end(kube, backend)
+    assert (seen.exit_code, seen.fault) == (4, "platform")
+    assert seen.error is not None
+    assert (seen.error["container"], seen.error["output"]) == ("agent", "no licence")
+    assert text(backend, kube.key()) == b""
 
 
 def test_a_stop_at_the_moment_of_the_end(kube: Pods) -> None:

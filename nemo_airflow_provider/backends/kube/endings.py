@@ -34,6 +34,9 @@ _ASKED_WRONG = (
     "UserNamespacesNotSupported",
 )
 
+#: Reason of an end before the task began; `container` beside it says whose.
+INIT_FAILED = "InitContainerFailed"
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -139,4 +142,4 @@ def _init_failed(init: Container) -> End:
         text = f"{text} ({init.reason})"
     if init.message:
         text = f"{text}: {init.message}"
-    return End(code, text, {"reason": "InitContainerFailed", "container": init.name}, "platform")
+    return End(code, text, {"reason": INIT_FAILED, "container": init.name}, "platform")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube import control, logs
 from nemo_airflow_provider.backends.kube.causes import is_gone_silently
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
+from nemo_airflow_provider.backends.kube.endings import INIT_FAILED
 from nemo_airflow_provider.backends.kube.launch import Launch
 from nemo_airflow_provider.backends.kube.metadata import STOP_ASKED, key_of
 from nemo_airflow_provider.backends.kube.pod import MAIN
@@ -41,6 +43,8 @@ _TRUSTED_SECONDS = 20.0
 _START_SECONDS = 0.2
 #: Until an API that does not answer is worth another question.
 _AWAY_SECONDS = 1.0
+#: Of the output of an init container that failed.
+_INIT_LINES = 20
 #: How often a pod that changes while it is asked to end is looked at again at once.
 _TRIES = 10
 
@@ -97,6 +101,7 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             self._seen[key] = (seen, changes, now)
             return seen
         self._seen.pop(key, None)
+        seen = self._with_last_words(seen, look)
         if seen.phase is Phase.ENDED and (pod := newest(look.pods)) is not None and control.has_others(pod):
             control.end_others(self._cluster, pod)
         # Of a pod that is gone, or about to, nothing else will know how it ended.
@@ -104,6 +109,14 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             self._watches.pop(key, None)
             watch.end()
         return seen
+
+    def _with_last_words(self, seen: Observation, look: Look) -> Observation:
+        """Of an init container that failed: its output is not the step's, and says why."""
+        pod, error = newest(look.pods), seen.error or {}
+        if pod is None or error.get("reason") != INIT_FAILED:
+            return seen
+        words = logs.tail(self._cluster, pod["metadata"]["name"], str(error["container"]), _INIT_LINES)
+        return replace(seen, error={**error, "output": words}) if words else seen
 
     def _look(self, key: WorkloadKey, now: datetime) -> Look:
         watch = self._watches.get(key)
