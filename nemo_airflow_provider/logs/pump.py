@@ -11,6 +11,7 @@ from typing import Any
 
 from nemo_airflow_provider.errors import BackendError, OutputLost
 from nemo_airflow_provider.logs.assembler import Assembler, Chunk
+from nemo_airflow_provider.logs.batch import Batch
 from nemo_airflow_provider.logs.layout import SEGMENT_BYTES, StreamBusy, StreamId
 from nemo_airflow_provider.logs.mask import Mask
 from nemo_airflow_provider.logs.store import Line, StreamWriter
@@ -131,26 +132,26 @@ class Pump:
             if writer.finished:
                 self.finished = True
                 return
-        retry = _Retry(self)
+        retry, batch = _Retry(self), Batch(writer, lambda lines: self._marked(self._mask.lines(lines)))
         while not self._stop.is_set():
             assembler = Assembler(state)
             try:
-                self._read(writer, assembler, retry)
+                self._read(writer, batch, assembler, retry)
             except _SourceFailed as failure:
-                if writer.pending_bytes:
-                    self._commit(writer, assembler)
+                if batch.pending_bytes:
+                    self._commit(writer, batch, assembler)
                 # Open lines are forgotten and read again: the engine goes on at a chunk's start only.
                 state = assembler.state()
                 retry.after(f"The engine does not deliver the log: {failure.__cause__}")
             else:
                 if self._stop.is_set():
                     break
-                self._append(writer, assembler.flush())
-                self._commit(writer, assembler, finished=True)
+                batch.add(assembler.flush())
+                self._commit(writer, batch, assembler, finished=True)
                 self.finished = True
                 return
 
-    def _read(self, writer: StreamWriter, assembler: Assembler, retry: _Retry) -> None:
+    def _read(self, writer: StreamWriter, batch: Batch, assembler: Assembler, retry: _Retry) -> None:
         """Read until the source ends; everything is committed then.
 
         :raises _SourceFailed: the engine failed
@@ -159,20 +160,16 @@ class Pump:
             retry.reset()
             if chunk is not None:
                 for lines in assembler.feed(chunk):
-                    self._append(writer, lines)
-                    if writer.pending_bytes >= COMMIT_BYTES:
-                        self._commit(writer, assembler)
+                    batch.add(lines)
+                    if batch.pending_bytes >= COMMIT_BYTES:
+                        self._commit(writer, batch, assembler)
             due = chunk is None or time.monotonic() - self._committed_at >= COMMIT_SECONDS
-            if due and writer.pending_bytes:
-                self._commit(writer, assembler)
+            if due and batch.pending_bytes:
+                self._commit(writer, batch, assembler)
             if self._stop.is_set():
                 break
-        if writer.pending_bytes:
-            self._commit(writer, assembler)
-
-    def _append(self, writer: StreamWriter, lines: list[Line]) -> None:
-        if lines:
-            writer.append(self._marked(self._mask.lines(lines)))
+        if batch.pending_bytes:
+            self._commit(writer, batch, assembler)
 
     def _marked(self, lines: list[Line]) -> list[Line]:
         if not self._stderr_prefix or all(line[2] == "stdout" for line in lines):
@@ -182,7 +179,8 @@ class Pump:
             for micros, task, stream, message in lines
         ]
 
-    def _commit(self, writer: StreamWriter, assembler: Assembler, *, finished: bool = False) -> None:
+    def _commit(self, writer: StreamWriter, batch: Batch, assembler: Assembler, *, finished: bool = False) -> None:
+        batch.flush()
         source = {"start": self._start_number, "assembler": assembler.state()}
         retry = _Retry(self)
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 
 Stream = Literal["stdout", "stderr"]
@@ -38,7 +39,12 @@ class LogLine:
 def iso(micros: int) -> str:
     """Microseconds since 1970 as ISO 8601 UTC with six digits and `+00:00`."""
     seconds, rest = divmod(micros, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}+00:00"
+    return f"{_to_the_second(seconds)}.{rest:06d}+00:00"
+
+
+@lru_cache(maxsize=16)  # neighbours in a log are of the same second
+def _to_the_second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def micros_of(text: str) -> int:
