@@ -87,6 +87,10 @@ class SupportsProbe(OverEngine):
         :raises BackendError: it does not; the text says what to do
         """
 
+    def examined(self) -> tuple[object, ...]:
+        """What of its profile `examine` looks at, beside the scope: of several with the same, one is asked."""
+        return ()
+
     @abstractmethod
     def examine(self, *, for_gpus: bool) -> EngineReport:
         """What there is to know of the engine, and of what this profile needs of it.

@@ -27,8 +27,8 @@ def of(profiles: ProfileSet) -> tuple[Engine, ...]:
             backend.load_packages()
             asked = create_backend(profile, site_of(profiles))
             assert isinstance(asked, SupportsProbe), "its class has the power"
-            storage = str(getattr(profile.config, "storage", ""))
-            groups.setdefault((asked.scope(), storage, profile.gives_gpus), []).append(profile)
+            needs = (asked.scope(), str(asked.examined()), profile.gives_gpus)
+            groups.setdefault(needs, []).append(profile)
     questions = Questions(wait_seconds=_SECONDS)
 
     def ask(group: Sequence[Profile]) -> Engine:

@@ -11,6 +11,9 @@ import pytest
 import yaml
 
 from nemo_airflow_provider.backends.base import Phase, Site
+from nemo_airflow_provider.backends.kube.config import PodStorage
+from nemo_airflow_provider.backends.kubernetes_job.backend import KubernetesJobBackend
+from nemo_airflow_provider.backends.kubernetes_job.config import KubernetesJobConfig
 from nemo_airflow_provider.errors import BackendError, StartError
 from nemo_airflow_provider.hooks.kubernetes import connect
 from tests.contract.test_backend import LOOP, end, running, text
@@ -103,8 +106,8 @@ def test_without_any(home: Pods) -> None:
         backend.submit(home.task(shell("true")))
     [remark] = backend.examine(for_gpus=False).remarks
     assert remark.fails_steps
-    assert remark.message.startswith("The worker may not get pods, list pods, watch pods")
-    assert remark.message.endswith(f"delete jobs.batch in namespace {home.namespace}")
+    assert remark.message.startswith("The worker may not get, list, watch, patch, delete pods; get pods/log; ")
+    assert remark.message.endswith(f"get, list, create, patch, delete jobs.batch in namespace {home.namespace}")
 
 
 def test_with_one_that_is_missing(home: Pods) -> None:
@@ -130,3 +133,11 @@ def test_what_the_namespace_lacks(home: Pods) -> None:
         "The KAI scheduler (kai-scheduler) is not installed there",
         "pod_metadata.labels names no queue of the KAI scheduler",
     ]
+
+
+def test_a_namespace_that_is_not_there() -> None:
+    """An administrator may do everything in it."""
+    engines.require("kubernetes")
+    config = KubernetesJobConfig(namespace="nemo-test-not-there", storage=PodStorage(pvc_name="jobs"))
+    [remark] = KubernetesJobBackend(config, kubernetes.site()).examine(for_gpus=False).remarks
+    assert remark.message == "There is no namespace 'nemo-test-not-there'"

@@ -49,6 +49,10 @@ class DockerReports(SupportsProbe, SupportsGpus):
         with self._engine.asked() as client:
             client.ping()
 
+    def examined(self) -> tuple[object, ...]:
+        """See `SupportsProbe.examined`."""
+        return (self._config.storage,)
+
     def examine(self, *, for_gpus: bool) -> EngineReport:
         """See `SupportsProbe.examine`."""
         with self._engine.asked() as client:

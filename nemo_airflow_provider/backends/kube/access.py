@@ -74,7 +74,7 @@ class Access:
         from urllib3 import Retry
 
         # Once more, for a connection that was kept open and has been closed by the other side.
-        self.configuration.retries = Retry(total=1, redirect=0, status=0)
+        self.configuration.retries = Retry(total=1, connect=0, redirect=0, status=0)
         self.configuration.socket_options = list(_KEEP_ALIVE)
         return ApiClient(self.configuration)
 

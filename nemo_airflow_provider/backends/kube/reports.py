@@ -39,13 +39,19 @@ class KubeReports(KubeHoldings, SupportsProbe):
         """See `SupportsProbe.probe`."""
         self._cluster.access.ask("GET", "/version")
 
+    def examined(self) -> tuple[object, ...]:
+        """See `SupportsProbe.examined`."""
+        config = self._config
+        queues = (config.job_metadata.labels, config.pod_metadata.labels) if config.scheduler_name else ()
+        return (config.storage.pvc_name, config.scheduler_name, *queues)
+
     def examine(self, *, for_gpus: bool) -> EngineReport:  # noqa: ARG002 - who has GPUs is the scheduler's to know
         """See `SupportsProbe.examine`."""
         access, namespace = self._cluster.access, self._cluster.namespace
         version = access.ask("GET", "/version")
         remarks = list(_rights_remarks(self._cluster, (*RIGHTS, *self.rights)))
         if not remarks:
-            remarks += _claim_remarks(self._cluster, self._config)
+            remarks += _namespace_remarks(self._cluster) or _claim_remarks(self._cluster, self._config)
         if self._config.scheduler_name in _SCHEDULERS:
             groups = {group["name"] for group in access.ask("GET", "/apis")["groups"]}
             remarks += scheduler_remarks(self._config, groups)
@@ -76,18 +82,17 @@ def scheduler_remarks(config: PodConfig, groups: Collection[str]) -> Iterator[En
 
 
 def _rights_remarks(cluster: Cluster, rights: Sequence[tuple[str, str, str]]) -> Iterator[EngineRemark]:
-    missing = [_named(right) for right in rights if not _may(cluster, *right)]
+    missing: dict[str, list[str]] = {}
+    for verb, group, resource in rights:
+        if not _may(cluster, verb, group, resource):
+            missing.setdefault(f"{resource}.{group}" if group else resource, []).append(verb)
     if missing:
+        said = "; ".join(f"{', '.join(verbs)} {resource}" for resource, verbs in missing.items())
         yield EngineRemark(
-            f"The worker may not {', '.join(missing)} in namespace {cluster.namespace}",
+            f"The worker may not {said} in namespace {cluster.namespace}",
             "Give its service account the rights of docs/kubernetes/rbac.yaml.",
             fails_steps=True,
         )
-
-
-def _named(right: tuple[str, str, str]) -> str:
-    verb, group, resource = right
-    return f"{verb} {resource}.{group}" if group else f"{verb} {resource}"
 
 
 def _may(cluster: Cluster, verb: str, group: str, resource: str) -> bool:
@@ -104,20 +109,24 @@ def _may(cluster: Cluster, verb: str, group: str, resource: str) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def _claim_remarks(cluster: Cluster, config: PodConfig) -> Iterator[EngineRemark]:
+def _namespace_remarks(cluster: Cluster) -> list[EngineRemark]:
+    """An administrator may do everything in a namespace that is not there."""
+    if cluster.get("namespaces", cluster.namespace) is not None:
+        return []
+    message = f"There is no namespace '{cluster.namespace}'"
+    return [EngineRemark(message, "Make it, or name another in the profile's namespace.", fails_steps=True)]
+
+
+def _claim_remarks(cluster: Cluster, config: PodConfig) -> list[EngineRemark]:
     claim = config.storage.pvc_name
     if not claim:
-        return
+        return []
     found = cluster.get("persistentvolumeclaims", claim)
     if found is None:
-        yield EngineRemark(
-            f"Namespace {cluster.namespace} has no claim '{claim}': steps with persistent job storage fail",
-            "Make it, or name another in storage.pvc_name.",
-            fails_steps=True,
-        )
-    elif "ReadWriteMany" not in (found["spec"].get("accessModes") or []):
-        yield EngineRemark(
-            f"Claim '{claim}' can be mounted on one node at a time only",
-            "Use one with access mode ReadWriteMany where jobs run on several nodes.",
-            fails_steps=False,
-        )
+        message = f"Namespace {cluster.namespace} has no claim '{claim}': steps with persistent job storage fail"
+        return [EngineRemark(message, "Make it, or name another in storage.pvc_name.", fails_steps=True)]
+    if "ReadWriteMany" in (found["spec"].get("accessModes") or []):
+        return []
+    message = f"Claim '{claim}' can be mounted on one node at a time only"
+    remedy = "Use one with access mode ReadWriteMany where jobs run on several nodes."
+    return [EngineRemark(message, remedy, fails_steps=False)]

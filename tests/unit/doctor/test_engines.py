@@ -52,6 +52,7 @@ class Toy(SupportsProbe):
 
     def __init__(self, profile: Profile) -> None:
         self._connection = getattr(profile.config, "docker_conn_id", None)
+        self._looked_at = getattr(profile.config, "env", {})
 
     def scope(self) -> str:
         return f"toy {self._connection}"
@@ -59,10 +60,13 @@ class Toy(SupportsProbe):
     def probe(self) -> None:
         raise NotImplementedError
 
+    def examined(self) -> tuple[object, ...]:
+        return (self._looked_at,)
+
     def examine(self, *, for_gpus: bool) -> EngineReport:
         if self._connection == "gone":
             raise BackendError("No answer. Start it.")
-        return EngineReport("Toy", (BROKEN,) if for_gpus else ())
+        return EngineReport("Toy", (BROKEN,) if for_gpus else (DOUBTFUL,) if self._looked_at else ())
 
 
 def test_what_is_the_same_of_several_profiles_is_told_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -70,10 +74,15 @@ def test_what_is_the_same_of_several_profiles_is_told_once(monkeypatch: pytest.M
     pytest.importorskip("pynvml")
     monkeypatch.setattr(engines, "create_backend", lambda profile, site: Toy(profile))
     file = tmp_path / "jobs.yaml"
-    entries = ("profile: other, config: {storage: {volume_name: b}}", "profile: far, config: {docker_conn_id: gone}")
+    entries = (
+        "profile: other, config: {storage: {volume_name: b}}",
+        "profile: far, config: {docker_conn_id: gone}",
+        "profile: special, config: {env: {A: b}}",
+    )
     file.write_text(f"jobs: {{executors: [{', '.join(f'{{provider: cpu, {entry}}}' for entry in entries)}]}}")
     assert engines.of(load_profiles(file, environ={}, probe=None)) == (
         Engine(("cpu/default", "cpu/other"), EngineReport("Toy")),
         Engine(("gpu/default",), EngineReport("Toy", (BROKEN,))),
         Engine(("cpu/far",), "No answer. Start it."),
+        Engine(("cpu/special",), EngineReport("Toy", (DOUBTFUL,))),
     )

@@ -228,3 +228,12 @@ def test_which_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(told.value).startswith(
         "Unable to determine current namespace, POD_NAMESPACE environment variable not set."
     )
+
+
+def test_an_api_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not by a line of urllib3 in the task's log for each question too."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(BackendError, match="connection refused"):
+        Api(port).access().ask("GET", "/version")
+    assert caplog.messages == []
