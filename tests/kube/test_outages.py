@@ -134,3 +134,23 @@ def test_a_job_that_its_controller_sees_late(kube: Pods) -> None:
     finally:
         component("controller-manager").start()
     assert end(kube, backend).exit_code == 0
+
+
+def test_a_node_that_is_drained(kube: Pods) -> None:
+    """Its pods are evicted, and others wait until it may be used again."""
+    backend = kube.backend()
+    backend.submit(kube.task(shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")))
+    running(kube, backend)
+    kube.runs(backend)
+    [node] = kube.kubectl("get", "nodes", "-o", "name").split()
+    name = node.removeprefix("node/")
+    try:
+        kube.kubectl("drain", name, "--force", "--delete-emptydir-data", "--pod-selector", f"job-name={kube.name()}")
+        seen = end(kube, backend)
+        assert (seen.phase, seen.exit_code, seen.fault) == (Phase.ENDED, 7, "platform")
+        later = kube.key(start=1)
+        backend.submit(kube.task(shell("true"), later))
+        kube.seen(backend, later, "the scheduler's words", message=lambda text: "unschedulable" in str(text))
+    finally:
+        kube.kubectl("uncordon", name)
+    assert end(kube, backend, later).exit_code == 0
