@@ -76,10 +76,7 @@ def _measured(
     stop: Callable[[str], Any],
     remove: Callable[[str], Any],
 ) -> dict[str, float]:
-    """From the first start to the look at which all have ended.
-
-    :raises RuntimeError: they took too long
-    """
+    """From the first start to the look at which all have ended, or to the end of patience."""
     tasks, api = system.task_processor_seconds(), system.api_processor_seconds()
     began = time.perf_counter()
     most = 0
@@ -87,21 +84,20 @@ def _measured(
         everywhere(start, names)
         while not _all_ended(seen := patiently(look), len(names)):
             if time.perf_counter() - began > LIMIT_SECONDS:
-                raise RuntimeError(f"{len(names)} at once had not ended after {LIMIT_SECONDS} s")
+                break
             most = max(most, cluster.running_pods())
             time.sleep(LOOK_SECONDS)
         taken = time.perf_counter() - began
         return {
             "seconds": taken,
-            "errors": sum(status not in _GOOD for status in seen),
+            "errors": len(names) - sum(status in _GOOD for status in seen),
             "most_pods_running": most,
             "airflow_processor_seconds": system.task_processor_seconds() - tasks,
             "api_processor_seconds": system.api_processor_seconds() - api,
         }
-    except BaseException:
-        end(stop, names, look)
-        raise
     finally:
+        if not _all_ended(patiently(look), len(names)):
+            end(stop, names, look)
         everywhere(remove, names)
 
 

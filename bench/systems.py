@@ -179,6 +179,8 @@ def ours(folder: Path, database: str | None, slots: int | None = None) -> Iterat
                 environ={
                     "AIRFLOW__CORE__PARALLELISM": str(slots),
                     "AIRFLOW__NEMO__PAUSE_HOLD_SECONDS": str(pausing.HOLD_SECONDS),
+                    # Airflow's operators are imported by many tasks at once.
+                    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
                 }
                 | cluster.environment(),
                 profiles=json.dumps(_profiles(folder / "home")),

@@ -761,7 +761,7 @@ class Counters:
 def test_many_pods_at_once_and_those_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_burst, "LOOK_SECONDS", 0)
     monkeypatch.setattr(cluster, "running_pods", iter([1, 2, 0]).__next__)
-    looks = iter([["active"], ["active", "active"], ["completed", "active"], ["completed", "error"]])
+    looks = iter([["active"], ["active", "active"], ["completed", "active"], *[["completed", "error"]] * 2])
     calls: list[str] = []
     system: Any = Counters()
     found = kubernetes_burst._measured(
@@ -780,6 +780,19 @@ def test_many_pods_at_once_and_those_that_fail(monkeypatch: pytest.MonkeyPatch) 
         "api_processor_seconds": 10.0,
     }
     assert sorted(calls) == ["remove a", "remove b", "start a", "start b"]
+
+
+def test_pods_that_do_not_end_count_as_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_burst, "LIMIT_SECONDS", 0)
+    looks = iter([*[["completed", "active", "active"]] * 2, ["completed", "cancelled", "cancelled"]])
+    stopped: list[str] = []
+    system: Any = Counters()
+    ignore: Any = lambda name: None  # noqa: E731 - it is no more than that
+    found = kubernetes_burst._measured(
+        system, ["a", "b", "c"], start=ignore, look=lambda: next(looks), stop=stopped.append, remove=ignore
+    )
+    assert found["errors"] == 2
+    assert sorted(stopped) == ["a", "b", "c"]
 
 
 def test_many_pods_need_as_many_slots(monkeypatch: pytest.MonkeyPatch) -> None:
