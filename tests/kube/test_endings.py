@@ -8,11 +8,8 @@ import time
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
-from nemo_airflow_provider.backends.kubernetes_job import backend as module
-from nemo_airflow_provider.backends.kubernetes_job.body import job_of
 from tests.contract.test_backend import LOOP, end, running, text
 from tests.kube.pods import Pods, shell
-from tests.stack import kubernetes
 
 pytestmark = pytest.mark.needs("kubernetes")
 
@@ -81,62 +78,6 @@ def test_names_that_differ_in_the_last_letter(kube: Pods) -> None:
         assert list(backend.find(key)) == [key]
 
 
-class TestASecondContainer:
-    @pytest.fixture(autouse=True)
-    def injected(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As an admission webhook adds one."""
-
-        def more(task: object, config: object) -> dict[str, object]:
-            body = job_of(task, config)  # type: ignore[arg-type]
-            spec = body["spec"]["template"]["spec"]
-            spec["containers"].append({**spec["containers"][0], "name": "proxy", "command": ["sleep", "1000"]})
-            return body
-
-        monkeypatch.setattr(module, "job_of", more)
-
-    @pytest.mark.parametrize("code", [0, 3])
-    def test_that_never_ends_holds_up_nothing(self, kube: Pods, code: int) -> None:
-        backend = kube.backend(graceful_shutdown_timeout_seconds=1)
-        backend.submit(kube.task(shell(f"echo done; exit {code}")))
-        seen = end(kube, backend)
-        assert (seen.phase, seen.exit_code, seen.stopped) == (Phase.ENDED, code, None)
-        assert text(backend, kube.key()) == b"done\n"
-        kube.seen(
-            backend, kube.key(), "the other to end", details=lambda found: found["phase"] in ("Failed", "Succeeded")
-        )
-        for each in (backend, kube.backend()):
-            again = each.observe(kube.key())
-            assert (again.phase, again.exit_code, again.stopped, again.fault) == (Phase.ENDED, code, None, "user")
-
-    def test_is_ended_with_the_task(self, kube: Pods) -> None:
-        backend = kube.backend()
-        backend.submit(kube.task(shell(POLITE)))
-        running(kube, backend)
-        backend.stop(kube.key(), 3)
-        seen = end(kube, backend)
-        assert (seen.exit_code, seen.stopped) == (7, "asked")
-
-
-def test_an_init_container_that_fails_says_why(kube: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that an admission webhook adds; what it prints is not the step's output."""
-
-    def more(task: object, config: object) -> dict[str, object]:
-        body = job_of(task, config)  # type: ignore[arg-type]
-        spec = body["spec"]["template"]["spec"]
-        own = {"name": "agent", "image": kubernetes.image(), "command": ["sh", "-c", "echo no licence; exit 4"]}
-        spec["initContainers"] = [own]
-        return body
-
-    monkeypatch.setattr(module, "job_of", more)
-    backend = kube.backend()
-    backend.submit(kube.task(shell("echo never")))
-    seen = end(kube, backend)
-    assert (seen.exit_code, seen.fault) == (4, "platform")
-    assert seen.error is not None
-    assert (seen.error["container"], seen.error["output"]) == ("agent", "no licence")
-    assert text(backend, kube.key()) == b""
-
-
 def test_a_stop_at_the_moment_of_the_end(kube: Pods) -> None:
     """Who was told to end was asked; within the second in which both happen nobody can tell."""
     backend = kube.backend()
@@ -170,3 +111,15 @@ def test_the_clusters_own_deadline(kube: Pods) -> None:
     backend.submit(kube.task(shell(POLITE)))
     seen = end(kube, backend)
     assert (seen.phase, seen.stopped, seen.exit_code) == (Phase.ENDED, "ttl", 7)
+
+
+def test_without_any_grace_an_end_is_told_all_the_same(kube: Pods) -> None:
+    backend = kube.backend(graceful_shutdown_timeout_seconds=0)
+    backend.submit(kube.task(shell(f"trap '' TERM; echo ready; {LOOP}")))
+    running(kube, backend)
+    kube.runs(backend)
+    backend.stop(kube.key(), 0)
+    for each in (backend, kube.backend()):
+        seen = end(kube, each)
+        assert (seen.phase, seen.exit_code, seen.stopped) == (Phase.ENDED, 137, "asked")
+        assert text(each, kube.key()) == b"ready\n"

@@ -15,7 +15,7 @@ from nemo_airflow_provider.errors import BackendError
 from nemo_airflow_provider.model.names import WorkloadKey
 from tests.contract.test_backend import end, running
 from tests.kube.pods import Pods, shell
-from tests.stack.kubernetes import component
+from tests.stack.kubernetes import component, kubectl
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("kubernetes", "owned_kubernetes")
@@ -92,7 +92,26 @@ def test_in_mid_step(kube: Pods, part: str, seconds: float, lines: int) -> None:
     )
     seen = patiently(lambda: backend.observe(kube.key()))
     assert (seen.phase, seen.exit_code, seen.fault) == (Phase.ENDED, 0, "user")
-    assert reading.whole() == numbers(1500)
+    assert reading.whole() == numbers(lines)
+
+
+def test_a_node_that_is_drained(kube: Pods) -> None:
+    """A fault of the platform; the next start waits for a node."""
+    backend = kube.backend()
+    backend.submit(kube.task(shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")))
+    running(kube, backend)
+    kube.runs(backend)
+    node = kube.pod()["spec"]["nodeName"]
+    try:
+        ours = ("--pod-selector=app=nemo-job", "--delete-emptydir-data", "--timeout=60s")
+        kubectl("drain", node, *ours)
+        seen = end(kube, backend)
+        assert (seen.phase, seen.exit_code, seen.fault, seen.stopped) == (Phase.ENDED, 7, "platform", None)
+        backend.submit(kube.task(shell("true"), kube.key(start=1)))
+        kube.seen(backend, kube.key(start=1), "the words", message=lambda words: "unschedulable" in str(words))
+    finally:
+        kubectl("uncordon", node)
+    assert end(kube, backend, kube.key(start=1)).exit_code == 0
 
 
 def test_an_api_that_is_away_is_told(kube: Pods) -> None:

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
+from nemo_airflow_provider.errors import StartError
 from tests.contract.test_backend import end, text
 from tests.kube.pods import STORAGE, WITH_STORAGE, Pods, shell
 from tests.stack import kubernetes
@@ -84,6 +85,16 @@ def test_a_large_configuration(kube: Pods) -> None:
     script = 'wc -c <"$NEMO_JOB_STEP_CONFIG_FILE_PATH"'
     written = kube.output(kube.backend(), kube.task(shell(script), config={"x": "y" * 1_000_000}))
     assert int(written) > 1_000_000
+
+
+def test_the_largest_environment(kube: Pods) -> None:
+    """One of more is refused before the cluster's store refuses it."""
+    backend = kube.backend()
+    step = {f"V{number}": "x" * 124_000 for number in range(12)}
+    assert kube.output(backend, kube.task(shell("echo ${#V0} ${#V11}"), step=step)) == "124000 124000\n"
+    workload = kube.task(shell("true"), kube.key("more"), step=step | {"V12": "x" * 20_000})
+    with pytest.raises(StartError, match=r"The step's words and variables are \d+ bytes; a Kubernetes object holds at"):
+        backend.submit(workload)
 
 
 def test_the_profiles_labels_are_on_job_and_pod(kube: Pods) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ from nemo_airflow_provider.model.spec import ContainerExecutor, ProcessExecutor
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 #: Most bytes of all values of a Secret or ConfigMap (Kubernetes documentation, "ConfigMaps").
 _MOST_BYTES = 1024 * 1024
+#: Most bytes of what a pod runs and sees: etcd takes 1.5 MiB at once, and a pod has more than that. What is larger the
+#: API refuses, with words that say nothing of it.
+_MOST_POD_BYTES = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class Launch:
             storage_directory=directory,
             pull_secrets=self._site.image_pull_secrets,
         )
+        _check_pod_size(task)
         values = {key: composed[name] for name, key in keys.items()}
         return Prepared(task, self._secret(task, values) if values else None, self._config_map(task, workload))
 
@@ -145,14 +149,14 @@ class Launch:
 
     @staticmethod
     def _secret(task: PodTask, values: Mapping[str, str]) -> dict[str, Any]:
-        _check_size("secrets", values)
+        _check_size("secrets", values.values(), _MOST_BYTES)
         head = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata_of(task.name, task.own)}
         return {**head, "immutable": True, "type": "Opaque", "stringData": dict(values)}
 
     @staticmethod
     def _config_map(task: PodTask, workload: Workload) -> dict[str, Any]:
         data = {CONFIG_NAME: json.dumps(workload.step.config)}
-        _check_size("config", data)
+        _check_size("config", data.values(), _MOST_BYTES)
         head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata_of(task.name, task.own)}
         return {**head, "immutable": True, "data": data}
 
@@ -211,7 +215,15 @@ def _holds(thing: Thing, body: Thing) -> bool:
     return bool((thing.get("data") or {}) == (encoded or body.get("data")))
 
 
-def _check_size(what: str, values: Mapping[str, str]) -> None:
-    size = sum(len(value.encode(errors="replace")) for value in values.values())
-    if size > _MOST_BYTES:
-        raise StartError(f"The step's {what} are {size} bytes; a Kubernetes object holds at most {_MOST_BYTES}.")
+def _check_pod_size(task: PodTask) -> None:
+    given = task.executor.container
+    shown = [text for item in task.environment.items() if item[0] not in task.secrets for text in item]
+    texts = [*given.entrypoint, *given.command, *shown]
+    # Each dollar is written twice, see `pod`.
+    _check_size("words and variables", [text.replace("$", "$$") for text in texts], _MOST_POD_BYTES)
+
+
+def _check_size(what: str, texts: Iterable[str], most: int) -> None:
+    size = sum(len(text.encode(errors="replace")) for text in texts)
+    if size > most:
+        raise StartError(f"The step's {what} are {size} bytes; a Kubernetes object holds at most {most}.")
