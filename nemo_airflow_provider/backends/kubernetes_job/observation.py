@@ -88,10 +88,12 @@ class Look:
         if asked:
             return Observation(Phase.ENDED, stopped="asked", details=details)
         failed = conditions.get("Failed") or conditions.get("FailureTarget")
-        if failed or status.get("failed") or last is not None:
-            return self._removed_pod(job, last, failed or {}, details)
-        if job["spec"].get("suspend"):
+        has_failed = failed or status.get("failed")
+        if job["spec"].get("suspend") and not has_failed:
+            # With its pod, if it had one; whoever lets it go on makes another.
             return Observation(Phase.PENDING, message=_SUSPENDED, details=details, note=_SUSPENDED)
+        if has_failed or last is not None:
+            return self._removed_pod(job, last, failed or {}, details)
         if job["metadata"].get("deletionTimestamp"):
             return Observation(Phase.ABSENT)
         note, hopeless = of_creation(self.events_of([job["metadata"]["uid"]]), self.now)

@@ -88,10 +88,12 @@ def test_a_job_whose_pod_is_not_let_in() -> None:
 
 
 def test_a_job_that_waits_for_its_queue() -> None:
-    """Such as one that Kueue holds back."""
-    found = seen(job(suspend=True))
-    assert (found.phase, found.stopped) == (Phase.PENDING, None)
-    assert "suspended" in str(found.message)
+    """Such as one that Kueue holds back, before it has a pod or after."""
+    waiting = pods.pod("Pending", removed=(pods.at(30), 0), node=None)
+    for gone in ([], [waiting]):
+        found = seen(job(suspend=True), gone=gone)
+        assert (found.phase, found.stopped) == (Phase.PENDING, None)
+        assert "suspended" in str(found.message)
 
 
 def test_a_job_that_was_asked_to_end_before_it_had_a_pod() -> None:
