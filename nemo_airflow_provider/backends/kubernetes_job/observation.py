@@ -14,6 +14,7 @@ from nemo_airflow_provider.backends.kube.control import (
     is_ending,
     is_orphan,
     main_state,
+    may_run,
     was_asked,
 )
 from nemo_airflow_provider.backends.kube.diagnosis import of_creation, of_pod
@@ -52,10 +53,8 @@ class Look:
         if pod is not None:
             return self._of_pod(pod, asked)
         last = newest(self.gone)
-        if last is not None:
-            seen = self._of_pod(last, asked)
-            if seen.phase is Phase.ENDED:
-                return seen
+        if last is not None and not may_run(last):
+            return self._of_pod(last, asked)
         return self._without_pod(self.job, last, asked)
 
     def _of_pod(self, pod: Thing, asked: bool) -> Observation:
