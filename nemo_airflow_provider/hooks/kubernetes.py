@@ -7,7 +7,6 @@ to import, and switches the check of certificates off for all of a process.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +74,7 @@ def _configured(extra: Mapping[str, Any], whose: str, context: str | None) -> Co
             config.load_kube_config_from_dict(tree, client_configuration=found, context=context)
         else:
             _load_own(found, context)
-    except (config.ConfigException, OSError, yaml.YAMLError, json.JSONDecodeError, TypeError, AttributeError) as error:
+    except (config.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         remedy = "" if extra else " Name an Airflow connection of type kubernetes by the profile's kubernetes_conn_id."
         words = " ".join(str(error).split()).rstrip(".")
         raise BackendError(f"{whose} does not say how to reach a cluster: {words}.{remedy}") from error

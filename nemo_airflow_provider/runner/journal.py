@@ -173,7 +173,7 @@ class Journal:
         """
         handle = self.known.handle
         assert handle is not None
-        handle.expired = reason
+        handle.expired = self._storable(reason)
         self.store()
 
     def explain(self, message: str) -> None:

@@ -244,7 +244,8 @@ class StepLoop:
             self._journal.keep_result(self.result)
         self._journal.conclude(outcome, task_name, error_stack)
         self._host.note(outcome.message)
-        if key and outcome.status is Status.COMPLETED and self._config.cleanup_completed_jobs_immediately:
+        is_whole = outcome.status is Status.COMPLETED and "log_error" not in outcome.details
+        if key and is_whole and self._config.cleanup_completed_jobs_immediately:
             self._engine.cleanup(key)
         if self._host.terminated.is_set() and outcome.status is Status.COMPLETED:
             # After SIGTERM a task never ends as success: the next try reads the record and reports it.

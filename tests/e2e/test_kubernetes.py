@@ -89,7 +89,7 @@ def test_a_pod_without_room_says_why_and_goes_with_a_cancel(cluster: KubernetesH
     job.cancel()
     job.wait("cancelled")
     wait_until(lambda: not held(job.name, "pods"), 60, "the end of its pod")
-    assert all(each["spec"]["suspend"] for each in held(job.name, "jobs"))
+    wait_until(lambda: not held(job.name, "jobs"), 60, "the end of its Job")
 
 
 def test_an_image_that_never_comes(cluster: KubernetesHarness) -> None:

@@ -70,7 +70,7 @@ def test_the_whole_life_of_a_job(home: Pods) -> None:
     backend.submit(home.task(shell("true", provider="gpu", resources={"num_gpus": 99}), early))
     home.seen(backend, early, "why it waits", message=lambda words: "nvidia.com/gpu" in str(words))
     backend.stop(early, 3)
-    assert len(backend.find(home.key())) == 4
+    assert len(backend.find(home.key())) == 3
     backend.cleanup(home.key())
     [held] = backend.held_jobs(home.installation)
     assert backend.remove_job(held.workspace, held.run_id, held.run_key)

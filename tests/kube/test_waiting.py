@@ -9,7 +9,7 @@ import pytest
 
 from nemo_airflow_provider.backends.base import Phase
 from nemo_airflow_provider.errors import BackendError, CapacityError, StartError
-from tests.contract.test_backend import end
+from tests.contract.test_backend import end, running
 from tests.kube.pods import Pods, pods, shell
 from tests.stack import kubernetes
 
@@ -24,13 +24,10 @@ def test_more_gpus_than_there_are(kube: Pods) -> None:
     )
     backend.stop(kube.key(), 30)
     for each in (backend, kube.backend()):
-        seen = kube.seen(each, kube.key(), "its end", phase=Phase.ENDED)
-        assert (seen.stopped, seen.exit_code) == ("asked", None)
-    assert kube.things("pods") == []
-    assert kube.job()["spec"]["suspend"] is True
+        kube.seen(each, kube.key(), "its end", phase=Phase.ABSENT)
+    for kind in ("jobs", "pods", "configmaps", "secrets"):
+        kube.gone(kind)
     backend.stop(kube.key(), 30)
-    backend.cleanup(kube.key())
-    assert backend.observe(kube.key()).phase is Phase.ABSENT
 
 
 def test_an_image_that_does_not_come(kube: Pods) -> None:
@@ -125,7 +122,7 @@ class TestRulesOfANamespace:
             assert (seen.phase, seen.hopeless) == (Phase.PENDING, None)
             assert str(seen.message).startswith("No room in the namespace's quota: small")
             backend.stop(kube.key(), 3)
-            assert kube.seen(backend, kube.key(), "its end", phase=Phase.ENDED).stopped == "asked"
+            kube.seen(backend, kube.key(), "its end", phase=Phase.ABSENT)
 
     def test_a_quota_of_jobs_is_waited_for(self) -> None:
         with kubernetes.namespace() as name, pods(kubernetes.Home(name, kubernetes.shared().claim)) as kube:
@@ -173,3 +170,20 @@ def test_a_job_that_is_held_back_by_its_queue(kube: Pods) -> None:
     kube.kubectl("patch", "job", kube.name(), "--type=merge", "--patch", patch)
     seen = kube.seen(backend, kube.key(), "the words", message=lambda text: "suspended" in str(text))
     assert (seen.phase, seen.stopped) == (Phase.PENDING, None)
+    backend.stop(kube.key(), 3)
+    # Its queue lets go only what is there.
+    kube.gone("jobs")
+
+
+def test_a_job_whose_queue_takes_its_room_back(kube: Pods) -> None:
+    """As Kueue does for one that is more urgent: it would make another pod when it is let go again."""
+    backend = kube.backend()
+    backend.submit(kube.task(shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")))
+    running(kube, backend)
+    kube.runs(backend)
+    patch = json.dumps({"spec": {"suspend": True}})
+    kube.kubectl("patch", "job", kube.name(), "--type=merge", "--patch", patch)
+    seen = end(kube, backend)
+    assert (seen.exit_code, seen.fault) == (7, "platform")
+    kube.seen(backend, kube.key(), "its end", phase=lambda phase: not phase.lives)
+    kube.gone("jobs")

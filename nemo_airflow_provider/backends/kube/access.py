@@ -49,6 +49,11 @@ class Refused(BackendError):
         self.words = words
         self.reason = reason
 
+    @property
+    def is_absence(self) -> bool:
+        """Whether there is no such object; a 404 of something in between says nothing of that."""
+        return self.status == 404 and self.reason == "NotFound"
+
 
 @dataclass(frozen=True)
 class Access:
@@ -92,9 +97,12 @@ class Access:
         with self.opened(method, path, body, kind=kind, read_seconds=ANSWER_SECONDS, query=query) as response:
             data = response.read()
         try:
-            return json.loads(data) if data else None
+            found = json.loads(data)
         except ValueError as error:
-            raise BackendError(f"{self._named()} does not answer as a Kubernetes API does.") from error
+            raise BackendError(_sentence(f"{self._named()} does not answer as a Kubernetes API does.")) from error
+        if not isinstance(found, dict):
+            raise BackendError(_sentence(f"{self._named()} does not answer as a Kubernetes API does."))
+        return found
 
     @contextmanager
     def opened(

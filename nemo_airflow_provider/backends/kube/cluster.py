@@ -86,7 +86,7 @@ class Cluster:
         try:
             found: Thing = self.access.ask("GET", self.path(kind, name))
         except Refused as error:
-            if error.status == 404:
+            if error.is_absence:
                 return None
             raise
         return found
@@ -129,7 +129,7 @@ class Cluster:
         try:
             changed: Thing = self.access.ask("PATCH", self.path(kind, name), body, kind=_MERGE_PATCH)
         except Refused as error:
-            if error.status == 404:
+            if error.is_absence:
                 return None
             raise
         return changed
@@ -161,7 +161,7 @@ class Cluster:
         except Refused as error:
             if error.status == 409 and meant:
                 return False
-            if error.status != 404:
+            if not error.is_absence:
                 raise
         return True
 

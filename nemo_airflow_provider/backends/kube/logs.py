@@ -16,7 +16,7 @@ from nemo_airflow_provider.errors import BackendError, OutputLost
 
 _RETRY_SECONDS = 0.5
 #: For how long the output of what has ended is asked for before a refusal is final: a kubelet may be starting again.
-_REFUSED_SECONDS = 60
+_REFUSED_SECONDS = 300
 _TAIL_BYTES = 1 << 16
 #: What a kubelet says of a container that has not run.
 _NEVER_RAN = re.compile(r" is (waiting to start|not available|terminated)\b")
@@ -62,9 +62,11 @@ def read(
         except Refused as error:
             if not _is_removed(error, pod):
                 left = None
-            if final and (left is not None or _has_none(error, pod)):
+            if final and (left is not None or _has_none(error)):
                 yield from left or ()
                 return
+            if final and _is_gone(error, pod):
+                raise OutputLost(f"Pod {pod} was removed before all of its output was read") from error
             patience.bear(error, final=final)
             pause = SIGN_OF_LIFE_SECONDS
         except BackendError as error:
@@ -95,9 +97,9 @@ def _is_gone(error: Refused, pod: str) -> bool:
     return error.status == 404 and error.words.startswith(f'pods "{pod}" not found')
 
 
-def _has_none(error: Refused, pod: str) -> bool:
-    """Whether a container that is over has no output: it never ran, or its pod is gone."""
-    return _is_gone(error, pod) or (error.status == 400 and _NEVER_RAN.search(error.words) is not None)
+def _has_none(error: Refused) -> bool:
+    """Whether a container that is over has no output: it never ran."""
+    return error.status == 400 and _NEVER_RAN.search(error.words) is not None
 
 
 def _is_removed(error: Refused, pod: str) -> bool:

@@ -90,9 +90,17 @@ def remove(
         removal = _removal(name, own, data, config, pull_secrets)
         made = cluster.create("jobs", removal)
         # One that is there had its time in an earlier sweep.
-        _await(cluster, removal, made or cluster.get("jobs", name), _REMOVAL_SECONDS if made else 0, sleep)
+        there = made or cluster.get("jobs", name)
+        if there is not None and run_of(there) == run_of(removal) and _image(there) != _image(removal):
+            cluster.delete("jobs", name, uid=there["metadata"]["uid"])
+            raise BackendError(f"Job {name} is made anew with another image; the next sweep looks again.")
+        _await(cluster, removal, there, _REMOVAL_SECONDS if made else 0, sleep)
         cluster.delete("jobs", name)
     cluster.delete("configmaps", keeper["metadata"]["name"])
+
+
+def _image(job: Thing) -> object:
+    return job["spec"]["template"]["spec"]["containers"][0].get("image")
 
 
 def _await(cluster: Cluster, wanted: Thing, job: Thing | None, seconds: float, sleep: Callable[[float], None]) -> None:

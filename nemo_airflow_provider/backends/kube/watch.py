@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Signal
@@ -61,16 +62,15 @@ class Watch:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            try:
+            began = time.monotonic()
+            # Whoever looks next is told what is wrong; what happened meanwhile is seen then.
+            with suppress(BackendError, ValueError, LookupError, TypeError, AttributeError):
                 for event in self._events():
                     self._take(event)
                     if self._ended.is_set():
-                        return
-            except BackendError:
-                # Whoever looks next is told; what happened meanwhile is seen then.
-                self._ended.wait(_RETRY_SECONDS)
-            finally:
-                self.is_open = False
+                        break
+            self.is_open = False
+            self._ended.wait(max(0.0, _RETRY_SECONDS - (time.monotonic() - began)))
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         with self._cluster.watched("pods", self._labels, _SECONDS) as response:

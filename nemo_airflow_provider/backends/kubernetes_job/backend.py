@@ -32,15 +32,16 @@ from nemo_airflow_provider.backends.kubernetes_job.body import job_of
 from nemo_airflow_provider.backends.kubernetes_job.config import KubernetesJobConfig
 from nemo_airflow_provider.backends.kubernetes_job.observation import Look, newest
 from nemo_airflow_provider.backends.powers import SupportsPause
-from nemo_airflow_provider.errors import BackendError
+from nemo_airflow_provider.errors import BackendError, OutputLost
 from nemo_airflow_provider.model import names
 from nemo_airflow_provider.model.names import WorkloadKey
 
 _KIND = "jobs"
 #: While the API tells of changes, a pod that runs is looked at so often all the same.
 _TRUSTED_SECONDS = 20.0
-#: Between two looks for a pod whose output is waited for.
-_START_SECONDS = 0.2
+#: Between two looks at a pod that does not run yet, unless the API tells of a change.
+_START_SECONDS = 0.9
+_POD_REMOVED = "The pod was removed before its output was read"
 #: Until an API that does not answer is worth another question.
 _AWAY_SECONDS = 1.0
 #: Of the output of an init container that failed.
@@ -92,8 +93,8 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
         changes = watch.changes if watch is not None else 0
         if watch is not None and watch.is_open and (last := self._seen.get(key)) is not None:
             seen, known, looked_at = last
-            is_fresh = known == changes and (now - looked_at).total_seconds() < _TRUSTED_SECONDS
-            if is_fresh and seen.phase is Phase.RUNNING:
+            trusted = _TRUSTED_SECONDS if seen.phase is Phase.RUNNING else _START_SECONDS
+            if known == changes and (now - looked_at).total_seconds() < trusted:
                 return seen
         look = self._look(key, now)
         seen = look.observed()
@@ -102,6 +103,9 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             return seen
         self._seen.pop(key, None)
         seen = self._with_last_words(seen, look)
+        if seen.phase is Phase.ENDED and look.may_run_again:
+            # Its queue has taken the room back, and would let it run a second time.
+            self._remove_job(look.job)
         if seen.phase is Phase.ENDED and (pod := newest(look.pods)) is not None and control.has_others(pod):
             control.end_others(self._cluster, pod)
         # Of a pod that is gone, or about to, nothing else will know how it ended.
@@ -147,9 +151,17 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
                 yield from self._output(pod["metadata"]["name"], key.task, position, stop)
                 return
             if not lives:
+                if pod is None and self._has_run(key):
+                    raise OutputLost(_POD_REMOVED)
                 return
             yield None
-            stop.wait(_START_SECONDS)
+            self.wait(key, _START_SECONDS, stop)
+
+    def _has_run(self, key: WorkloadKey) -> bool:
+        """Whether a pod that is gone was seen to run."""
+        watch = self._watches.get(key)
+        gone = watch.gone() if watch is not None else []
+        return any(control.main_state(pod).keys() & {"running", "terminated"} for pod in gone)
 
     def _output(self, pod: str, task: str, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         yield from logs.read(self._cluster, pod, MAIN, task, position, stop, lambda: self._is_over(pod))
@@ -166,6 +178,8 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
                 self._remove_leftovers(key)
                 return
             if pod is not None and not control.may_run(pod):
+                if self._look(key, datetime.now(UTC)).may_run_again:
+                    self._remove_job(job)
                 return
             if pod is None or "running" not in control.main_state(pod):
                 if self._prevent(job, pod):
@@ -181,14 +195,23 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
         raise BackendError(f"The pod of {key.task} changes too quickly to be asked to end")
 
     def _prevent(self, job: Thing | None, pod: Thing | None) -> bool:
-        """Have nothing run that has not begun; False when it may have begun meanwhile."""
+        """Have nothing run that has not begun; False when it may have begun meanwhile.
+
+        Its Job is removed: one that is suspended alone would run when its queue lets it go.
+        """
         if job is not None and not control.is_final(job):
             note = {STOP_ASKED: datetime.now(UTC).isoformat()}
             patch = {"metadata": {"annotations": note}, "spec": {"suspend": True}}
             self._cluster.patch(_KIND, job["metadata"]["name"], patch)
-        if pod is None or pod["metadata"].get("deletionTimestamp"):
-            return True
-        return control.remove_unchanged(self._cluster, pod)
+        is_leaving = pod is None or "deletionTimestamp" in pod["metadata"]
+        if not is_leaving and pod is not None and not control.remove_unchanged(self._cluster, pod):
+            return False
+        self._remove_job(job)
+        return True
+
+    def _remove_job(self, job: Thing | None) -> None:
+        if job is not None:
+            self._cluster.delete(_KIND, job["metadata"]["name"], uid=job["metadata"]["uid"])
 
     def _remove_leftovers(self, key: WorkloadKey) -> None:
         """What was made for it and may have no owner."""

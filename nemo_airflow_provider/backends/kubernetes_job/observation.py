@@ -12,6 +12,7 @@ from nemo_airflow_provider.backends.kube.cluster import Thing
 from nemo_airflow_provider.backends.kube.control import (
     has_ended_by_itself,
     is_ending,
+    is_final,
     is_orphan,
     main_state,
     may_run,
@@ -56,6 +57,12 @@ class Look:
         if last is not None and not may_run(last):
             return self._of_pod(last, asked)
         return self._without_pod(self.job, last, asked)
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether a Job whose pod was removed is held back, and its controller will make another when it is let go."""
+        job, stays = self.job, any("deletionTimestamp" not in pod["metadata"] for pod in self.pods)
+        return job is not None and not stays and bool(job["spec"].get("suspend")) and not is_final(job)
 
     def _of_pod(self, pod: Thing, asked: bool) -> Observation:
         runs = "running" in main_state(pod) and "deletionTimestamp" not in pod["metadata"]

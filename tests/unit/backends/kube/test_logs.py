@@ -211,11 +211,15 @@ def test_a_container_that_has_not_started_is_waited_for(api: Api) -> None:
         (400, f'container "task" in pod "{POD}" is waiting to start: PodInitializing'),
         (400, f'container "task" in pod "{POD}" is not available'),
         (400, f'container "task" in pod "{POD}" is terminated'),
-        (404, f'pods "{POD}" not found'),
     ],
 )
 def test_a_container_that_never_ran_has_no_output(api: Api, status: int, words: str) -> None:
     assert read(api(lambda question: question.refuse(status, words)), over(False)) == []
+
+
+def test_a_pod_that_was_removed_before_anybody_read(api: Api) -> None:
+    with pytest.raises(OutputLost, match="was removed before all of its output was read"):
+        read(api(lambda question: question.refuse(404, f'pods "{POD}" not found')), over(False))
 
 
 @pytest.mark.parametrize("removed", ["pod", "container", "container, while it is followed"])
