@@ -95,7 +95,8 @@ class Look:
             return Observation(Phase.ENDED, stopped="asked", details=details)
         failed = conditions.get("Failed") or conditions.get("FailureTarget")
         has_failed = failed or status.get("failed")
-        if job["spec"].get("suspend") and not has_failed:
+        has_begun = last is not None and bool(main_state(last).keys() & {"running", "terminated"})
+        if job["spec"].get("suspend") and not has_failed and not has_begun:
             # With its pod, if it had one; whoever lets it go on makes another.
             return Observation(Phase.PENDING, message=_SUSPENDED, details=details, note=_SUSPENDED)
         if has_failed or last is not None:

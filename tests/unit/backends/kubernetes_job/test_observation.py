@@ -96,6 +96,21 @@ def test_a_job_that_waits_for_its_queue() -> None:
         assert "suspended" in str(found.message)
 
 
+def test_a_pod_that_its_queue_takes_back() -> None:
+    """One that has not begun is waited for; one that has will not be started a second time."""
+    waiting = pods.pod("Pending", node=None, removed=(pods.at(9), 0))
+    found = seen(job(suspend=True), gone=[waiting])
+    assert (found.phase, found.stopped) == (Phase.PENDING, None)
+    assert "suspended" in str(found.message)
+    begun = pods.pod("Failed", pods.ended(143), removed=(pods.at(9), 30))
+    of = job(suspend=True)
+    assert seen(of, gone=[begun]).fault == "platform"
+    for living, again in (([], True), ([begun], True), ([RUNNING], False)):
+        assert Look(of, living, [], lambda _: [], NOW).may_run_again is again
+    assert not Look(job("Failed", suspend=True), [], [], lambda _: [], NOW).may_run_again
+    assert not Look(job(), [], [], lambda _: [], NOW).may_run_again
+
+
 def test_a_job_that_was_asked_to_end_before_it_had_a_pod() -> None:
     found = seen(job(asked=True, suspend=True))
     assert (found.phase, found.stopped, found.exit_code) == (Phase.ENDED, "asked", None)
