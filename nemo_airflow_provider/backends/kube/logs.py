@@ -32,6 +32,7 @@ def read(
     position: Any,
     stop: Signal,
     is_over: Callable[[], bool],
+    pause: Callable[[float], object] | None = None,
 ) -> Iterator[Chunk | None]:
     """The output from a position to its end; see `Backend.read_logs`.
 
@@ -39,13 +40,14 @@ def read(
     :param container: its name in the pod
     :param task: that the chunks are of
     :param is_over: whether the container has ended, or the pod is gone
+    :param pause: waits for so many seconds, less where `is_over` may have changed; None: `stop.wait`
     :raises OutputLost: it has ended, and the cluster goes on refusing
     """
     patience = _Patience()
     #: What is left once nothing more can be had, if all else was delivered.
     left: list[Chunk] | None = None
     while not stop.is_set():
-        final, pause = False, _RETRY_SECONDS
+        final, asked = False, time.monotonic()
         try:
             # Asked first: what is there once it is over is all there will ever be.
             final = is_over()
@@ -68,12 +70,14 @@ def read(
             if final and _is_gone(error, pod):
                 raise OutputLost(f"Pod {pod} was removed before all of its output was read") from error
             patience.bear(error, final=final)
-            pause = SIGN_OF_LIFE_SECONDS
+            seconds = SIGN_OF_LIFE_SECONDS
         except BackendError as error:
             # The API is away, or has ended its answer; what it is asked for next begins where this ended.
             patience, left = _Patience(), error.left if isinstance(error, Ended) else None
+            # After what took longer than a pause, none is needed: what was followed to its end is read to it at once.
+            seconds = max(0.0, _RETRY_SECONDS - (time.monotonic() - asked))
         yield None
-        stop.wait(pause)
+        (pause or stop.wait)(seconds)
 
 
 def tail(cluster: Cluster, pod: str, container: str, lines: int) -> str:

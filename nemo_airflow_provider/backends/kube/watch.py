@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Signal
+from nemo_airflow_provider.backends.kube.answers import SIGN_OF_LIFE_SECONDS
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
 from nemo_airflow_provider.errors import BackendError
 
@@ -47,14 +48,24 @@ class Watch:
             self._thread.start()
 
     def end(self) -> None:
-        """Listen no longer; the thread goes when the API next says something."""
+        """Listen no longer; the thread goes when the API next says something. Whoever waits is woken."""
         self._ended.set()
+        self.changes += 1
 
     def wait(self, known: int, seconds: float, wake: Signal) -> None:
         """Return when more than the known changes were told, when `wake` is set, or after `seconds`."""
         until = time.monotonic() + seconds
         while self.changes <= known and not wake.is_set() and (left := until - time.monotonic()) > 0:
             wake.wait(min(_LOOK_SECONDS, left))
+
+    def quiet(self, known: int, seconds: float, stop: Signal) -> Iterator[None]:
+        """None at least once, and until more than the known changes were told, the API tells of none any more, `stop`
+        is set, or `seconds` are over: what waits for a place may do so for days."""
+        until = time.monotonic() + seconds
+        yield None
+        while self.is_open and self.changes <= known and not stop.is_set() and (left := until - time.monotonic()) > 0:
+            self.wait(known, min(SIGN_OF_LIFE_SECONDS, left), stop)
+            yield None
 
     def gone(self) -> list[Thing]:
         """What was last told of pods that were removed."""

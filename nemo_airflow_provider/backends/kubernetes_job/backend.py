@@ -19,13 +19,12 @@ from nemo_airflow_provider.backends.base import (
 )
 from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube import control, logs
-from nemo_airflow_provider.backends.kube.causes import is_gone_silently
 from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
 from nemo_airflow_provider.backends.kube.endings import INIT_FAILED
 from nemo_airflow_provider.backends.kube.launch import Launch
+from nemo_airflow_provider.backends.kube.lifetime import Lifetime
 from nemo_airflow_provider.backends.kube.metadata import STOP_ASKED, key_of
 from nemo_airflow_provider.backends.kube.pod import MAIN
-from nemo_airflow_provider.backends.kube.podview import PodView
 from nemo_airflow_provider.backends.kube.reports import KubeReports
 from nemo_airflow_provider.backends.kube.watch import Watch
 from nemo_airflow_provider.backends.kubernetes_job.body import job_of
@@ -39,7 +38,7 @@ from nemo_airflow_provider.model.names import WorkloadKey
 _KIND = "jobs"
 #: While the API tells of changes, a pod that runs is looked at so often all the same.
 _TRUSTED_SECONDS = 20.0
-#: Between two looks at a pod that does not run yet, unless the API tells of a change.
+#: Between two looks at a pod that does not run yet, while the API does not tell of changes.
 _START_SECONDS = 0.9
 _POD_REMOVED = "The pod was removed before its output was read"
 #: Until an API that does not answer is worth another question.
@@ -142,33 +141,31 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a pod's output has one stream, so all of it is `stdout`."""
         while not stop.is_set():
-            # Asked first: a pod may run and end between two looks, and what it has said is read all the same.
-            lives = self.observe(key).phase.lives
-            job, pod = self._job(key), newest(self._pods(key))
-            if job is None and (pod is None or not control.keeps_output(pod)):
+            watch = self._watches.get(key)
+            known = watch.changes if watch is not None else 0
+            # One look: a pod may run and end between two, and what it has said is read all the same.
+            look = self._look(key, datetime.now(UTC))
+            pod = newest(look.pods)
+            if look.job is None and (pod is None or not control.keeps_output(pod)):
                 return
             if pod is not None and control.main_state(pod).keys() & {"running", "terminated"}:
-                yield from self._output(pod["metadata"]["name"], key.task, position, stop)
+                yield from self._output(pod["metadata"]["name"], key, position, stop)
                 return
-            if not lives:
-                if pod is None and self._has_run(key):
+            if not look.observed().phase.lives:
+                if pod is None and any(
+                    control.main_state(gone).keys() & {"running", "terminated"} for gone in look.gone
+                ):
                     raise OutputLost(_POD_REMOVED)
                 return
-            yield None
-            self.wait(key, _START_SECONDS, stop)
+            if watch is not None and watch.is_open:
+                yield from watch.quiet(known, _TRUSTED_SECONDS, stop)
+            else:
+                yield None
+                stop.wait(_START_SECONDS)
 
-    def _has_run(self, key: WorkloadKey) -> bool:
-        """Whether a pod that is gone was seen to run."""
-        watch = self._watches.get(key)
-        gone = watch.gone() if watch is not None else []
-        return any(control.main_state(pod).keys() & {"running", "terminated"} for pod in gone)
-
-    def _output(self, pod: str, task: str, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
-        yield from logs.read(self._cluster, pod, MAIN, task, position, stop, lambda: self._is_over(pod))
-
-    def _is_over(self, name: str) -> bool:
-        pod = self._cluster.get("pods", name)
-        return pod is None or not control.may_run(pod) or is_gone_silently(PodView(pod, (), MAIN), datetime.now(UTC))
+    def _output(self, pod: str, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
+        life = Lifetime(self._cluster, pod, self._watches.get(key), stop)
+        yield from logs.read(self._cluster, pod, MAIN, key.task, position, stop, life.is_over, life.pause)
 
     def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
         """See `Backend.stop`; what has no pod yet gets none any more."""

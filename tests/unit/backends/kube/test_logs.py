@@ -151,6 +151,21 @@ def test_what_is_asked_for_and_what_is_told(api: Api) -> None:
     assert len(asked) == 2
 
 
+def test_what_was_followed_to_its_end_is_read_to_the_end_at_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(question: Question) -> None:
+        if question.follows:
+            time.sleep(0.3)
+        ended.set()
+        question.give_log(LOG)
+
+    monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.2)
+    waits: list[float] = []
+    ended = threading.Event()
+    found = list(logs.read(api(answer), POD, "task", "t", None, threading.Event(), ended.is_set, waits.append))
+    assert text([chunk for chunk in found if chunk is not None]) == TEXT
+    assert waits == [0.0]
+
+
 @pytest.mark.parametrize("looks", [[], [False]])
 def test_a_reader_goes_on_from_any_position(api: Api, looks: list[bool]) -> None:
     cluster = api(lambda question: question.give_log(TAIL))

@@ -68,6 +68,14 @@ def test_a_waiter_is_woken_by_a_change() -> None:
     connection.blocks.put(None)
 
 
+def test_a_waiter_is_woken_when_nobody_listens_any_more() -> None:
+    found = Watch(cast(Cluster, Clusters()), {})
+    known = found.changes
+    found.end()
+    found.wait(known, 60, threading.Event())
+    assert found.changes > known
+
+
 def test_a_waiter_that_has_missed_a_change_does_not_wait() -> None:
     connection = Connection()
     found = watch(Clusters(connection))

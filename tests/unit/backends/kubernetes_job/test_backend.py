@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from nemo_airflow_provider.backends.base import Site
+from nemo_airflow_provider.backends.kube import watch as watch_module
 from nemo_airflow_provider.backends.kube.access import Refused
+from nemo_airflow_provider.backends.kube.watch import Watch
 from nemo_airflow_provider.backends.kubernetes_job.backend import KubernetesJobBackend
 from tests.unit.backends.kube import make, pods
 
@@ -40,9 +42,11 @@ class Api:
 
     def __init__(self, *looks: list[dict[str, Any]]) -> None:
         self.looks = list(looks)
+        self.questions = 0
 
     def ask(self, method: str, path: str, *_: Any, **__: Any) -> Any:
         assert method == "GET"
+        self.questions += 1
         kind, _, name = path.partition("/namespaces/")[2].partition("/")[2].partition("/")
         if kind == "jobs" and name == JOB["metadata"]["name"]:
             return JOB
@@ -66,3 +70,35 @@ def test_output_of_what_runs_and_ends_between_two_looks(before: list[dict[str, A
     backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
     chunks = [chunk for chunk in backend.read_logs(WORKLOAD.key, None, threading.Event()) if chunk is not None]
     assert [chunk.data for chunk in chunks] == [b"said\n"]
+
+
+@pytest.mark.parametrize("end", [False, True], ids=["a change is told", "nobody listens any more"])
+def test_a_pod_that_waits_is_not_asked_for_again_until_something_changes(
+    monkeypatch: pytest.MonkeyPatch, end: bool
+) -> None:
+    monkeypatch.setattr(watch_module, "SIGN_OF_LIFE_SECONDS", 0.01)
+    api = Api([CREATED], [COMPLETED])
+    backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
+    watch = backend._watches[WORKLOAD.key] = Watch(backend._cluster, {})
+    watch.is_open = True
+    chunks = backend.read_logs(WORKLOAD.key, None, threading.Event())
+    assert next(chunks) is None
+    asked = api.questions
+    assert [next(chunks) for _ in range(10)] == [None] * 10
+    assert api.questions == asked
+    if end:
+        watch.end()
+    else:
+        watch.changes += 1
+    assert [chunk.data for chunk in chunks if chunk is not None] == [b"said\n"]
+
+
+def test_where_changes_are_not_told_any_more_a_pod_is_asked_for() -> None:
+    api = Api([CREATED], [COMPLETED])
+    backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
+    watch = backend._watches[WORKLOAD.key] = Watch(backend._cluster, {})
+    watch.is_open = True
+    chunks = backend.read_logs(WORKLOAD.key, None, threading.Event())
+    assert next(chunks) is None
+    watch.is_open = False
+    assert [chunk.data for chunk in chunks if chunk is not None] == [b"said\n"]
