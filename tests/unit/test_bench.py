@@ -694,12 +694,28 @@ def test_the_cluster_keeps_nothing_of_the_bench() -> None:
         assert cluster.running_pods() == 0
         failed = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
         with pytest.raises(RuntimeError, match="a plain Job failed"):
-            cluster._completed({"type": "MODIFIED", "object": failed})
-        with pytest.raises(RuntimeError, match="plain Jobs cannot be watched: .*too old"):
-            cluster._completed({"type": "ERROR", "object": {"message": "too old"}})
+            cluster._completed(failed)
         connection = json.loads(cluster.environment()["AIRFLOW_CONN_BENCH_KUBERNETES"])
         assert connection["extra"]["namespace"] == cluster.NAMESPACE
     assert not kubernetes.kubectl("get", "namespace", cluster.NAMESPACE, "--ignore-not-found")
+
+
+def test_an_api_that_cannot_tell_yet_is_asked_again() -> None:
+    complete = {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    told = [
+        {"type": "ERROR", "object": {"message": "Too large resource version"}},
+        {"type": "ADDED", "object": complete},
+    ]
+
+    class Lagging:
+        @contextlib.contextmanager
+        def watched(self, *_: object) -> Iterator[Any]:
+            line = json.dumps(told.pop(0)).encode() + b"\n"
+            yield SimpleNamespace(stream=lambda *_, **__: iter([line[:9], line[9:]]))
+
+    api: Any = Lagging()
+    cluster._wait(api, "batch", 1)
+    assert not told
 
 
 def test_a_pod_beside_a_plain_job_and_the_stock_operator(monkeypatch: pytest.MonkeyPatch) -> None:
