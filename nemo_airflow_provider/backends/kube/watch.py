@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,8 @@ from nemo_airflow_provider.errors import BackendError
 #: After which the API ends a connection; it is opened again at once.
 _SECONDS = 300
 _RETRY_SECONDS = 1.0
+#: After a pod is gone, until the API has told so.
+_LATE_SECONDS = 2.0
 #: Between two looks for a wake-up.
 _LOOK_SECONDS = 0.05
 
@@ -39,7 +41,8 @@ class Watch:
         #: Whether the API tells of changes now.
         self.is_open = False
         #: The last of each pod, by uid.
-        self._gone: dict[str, Thing] = {}
+        self._told: dict[str, Thing] = {}
+        self._gone: set[str] = set()
 
     def start(self) -> None:
         """Begin to listen; twice is harmless."""
@@ -67,9 +70,16 @@ class Watch:
             self.wait(known, min(SIGN_OF_LIFE_SECONDS, left), stop)
             yield None
 
-    def gone(self) -> list[Thing]:
-        """What was last told of pods that were removed."""
-        return list(self._gone.values())
+    def known(self) -> set[str]:
+        """The uids of all pods that it was told of."""
+        return set(self._told)
+
+    def last(self, uids: Collection[str]) -> list[Thing]:
+        """What was last told of pods that are there no longer; a word of their removal may be on its way."""
+        until = time.monotonic() + _LATE_SECONDS
+        while self.is_open and not self._gone.issuperset(uids) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        return [self._told[uid] for uid in sorted(uids)]
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -95,6 +105,8 @@ class Watch:
 
     def _take(self, event: Mapping[str, Any]) -> None:
         pod = event.get("object") or {}
-        if event.get("type") == "DELETED":
-            self._gone[pod["metadata"]["uid"]] = pod
+        if uid := (pod.get("metadata") or {}).get("uid"):
+            self._told[uid] = pod
+            if event.get("type") == "DELETED":
+                self._gone.add(uid)
         self.changes += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,8 +25,8 @@ from nemo_airflow_provider.backends.kube.launch import Launch
 from nemo_airflow_provider.backends.kube.lifetime import Lifetime
 from nemo_airflow_provider.backends.kube.metadata import STOP_ASKED, key_of
 from nemo_airflow_provider.backends.kube.pod import MAIN
+from nemo_airflow_provider.backends.kube.pods import Pods
 from nemo_airflow_provider.backends.kube.reports import KubeReports
-from nemo_airflow_provider.backends.kube.watch import Watch
 from nemo_airflow_provider.backends.kubernetes_job.body import job_of
 from nemo_airflow_provider.backends.kubernetes_job.config import KubernetesJobConfig
 from nemo_airflow_provider.backends.kubernetes_job.observation import Look, newest
@@ -61,7 +61,7 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
         cluster = Cluster(lambda: site.connect("kubernetes", config.kubernetes_conn_id), config.namespace)
         super().__init__(config, cluster, _KIND, site.image_pull_secrets)
         self._launch = Launch(config, site, cluster, "kubernetes_job", _KIND, lambda task, _: job_of(task, config))
-        self._watches: dict[WorkloadKey, Watch] = {}
+        self._pods = Pods(cluster)
         #: The last look at a workload that lives, and how many changes were told before it.
         self._seen: dict[WorkloadKey, tuple[Observation, int, datetime]] = {}
 
@@ -81,14 +81,14 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
         job = self._launch.begin(workload)
         metadata = job["metadata"]
         # Before its first pod is there, so that no change is missed.
-        self._watch(workload.key)
+        self._pods.watch(workload.key)
         image = job["spec"]["template"]["spec"]["containers"][0]["image"]
         return {"namespace": metadata["namespace"], "job_name": metadata["name"], "image": image}
 
     def observe(self, key: WorkloadKey) -> Observation:
         """See `Backend.observe`; a pod that runs is not looked at again as long as the API tells of no change."""
         now = datetime.now(UTC)
-        watch = self._watches.get(key)
+        watch = self._pods.watched(key)
         changes = watch.changes if watch is not None else 0
         if watch is not None and watch.is_open and (last := self._seen.get(key)) is not None:
             seen, known, looked_at = last
@@ -109,8 +109,7 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
             control.end_others(self._cluster, pod)
         # Of a pod that is gone, or about to, nothing else will know how it ended.
         if watch is not None and not look.gone and not any(map(_is_leaving, look.pods)):
-            self._watches.pop(key, None)
-            watch.end()
+            self._pods.forget(key)
         return seen
 
     def _with_last_words(self, seen: Observation, look: Look) -> Observation:
@@ -122,26 +121,18 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
         return replace(seen, error={**error, "output": words}) if words else seen
 
     def _look(self, key: WorkloadKey, now: datetime) -> Look:
-        watch = self._watches.get(key)
-        gone = watch.gone() if watch is not None else []
-        return Look(self._job(key), self._pods(key), gone, self._events, now, self._config.ttl_seconds_image_pull)
+        job = self._job(key)
+        present, gone = self._pods.present_and_gone(key)
+        return Look(job, present, gone, self._pods.events, now, self._config.ttl_seconds_image_pull)
 
     def _job(self, key: WorkloadKey) -> Thing | None:
         job = self._cluster.get(_KIND, names.engine_name(key))
         return job if job is not None and key_of(job) == key else None
 
-    def _pods(self, key: WorkloadKey) -> list[Thing]:
-        return [pod for pod in self._cluster.list("pods", labels.of_task(key)) if key_of(pod) == key]
-
-    def _events(self, uids: Iterable[str]) -> list[Thing]:
-        """Those of some objects, newest last."""
-        found = [event for uid in uids for event in self._cluster.list("events", fields=f"involvedObject.uid={uid}")]
-        return sorted(found, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-
     def read_logs(self, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
         """See `Backend.read_logs`; a pod's output has one stream, so all of it is `stdout`."""
         while not stop.is_set():
-            watch = self._watches.get(key)
+            watch = self._pods.watched(key)
             known = watch.changes if watch is not None else 0
             # One look: a pod may run and end between two, and what it has said is read all the same.
             look = self._look(key, datetime.now(UTC))
@@ -152,9 +143,7 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
                 yield from self._output(pod["metadata"]["name"], key, position, stop)
                 return
             if not look.observed().phase.lives:
-                if pod is None and any(
-                    control.main_state(gone).keys() & {"running", "terminated"} for gone in look.gone
-                ):
+                if pod is None and look.was_seen_running:
                     raise OutputLost(_POD_REMOVED)
                 return
             if watch is not None and watch.is_open:
@@ -164,13 +153,13 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
                 stop.wait(_START_SECONDS)
 
     def _output(self, pod: str, key: WorkloadKey, position: Position | None, stop: Signal) -> Iterator[Chunk | None]:
-        life = Lifetime(self._cluster, pod, self._watches.get(key), stop)
+        life = Lifetime(self._cluster, pod, self._pods.watched(key), stop)
         yield from logs.read(self._cluster, pod, MAIN, key.task, position, stop, life.is_over, life.pause)
 
     def stop(self, key: WorkloadKey, grace_seconds: float) -> None:
         """See `Backend.stop`; what has no pod yet gets none any more."""
         for _ in range(_TRIES):
-            job, pod = self._job(key), newest(self._pods(key))
+            job, pod = self._job(key), newest(self._pods.present(key))
             if job is None and pod is None:
                 self._remove_leftovers(key)
                 return
@@ -230,15 +219,9 @@ class KubernetesJobBackend(KubeReports, Backend, SupportsPause):
 
     def wait(self, key: WorkloadKey, seconds: float, wake: Signal) -> None:
         """See `Backend.wait`; the API tells of changes of its pod."""
-        watch, last = self._watch(key), self._seen.get(key)
+        watch, last = self._pods.watch(key), self._seen.get(key)
         known = last[1] if last is not None else watch.changes
         watch.wait(known, seconds if watch.is_open else min(seconds, _AWAY_SECONDS), wake)
-
-    def _watch(self, key: WorkloadKey) -> Watch:
-        if (watch := self._watches.get(key)) is None:
-            watch = self._watches[key] = Watch(self._cluster, labels.of_task(key))
-            watch.start()
-        return watch
 
 
 def _counts(pod: Thing) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nemo_airflow_provider.backends.base import Observation, Phase, StopReason
+from nemo_airflow_provider.backends.kube.causes import cause_of
 from nemo_airflow_provider.backends.kube.cluster import Thing
 from nemo_airflow_provider.backends.kube.control import (
     has_ended_by_itself,
@@ -20,6 +21,7 @@ from nemo_airflow_provider.backends.kube.control import (
 )
 from nemo_airflow_provider.backends.kube.diagnosis import of_creation, of_pod
 from nemo_airflow_provider.backends.kube.pod import MAIN
+from nemo_airflow_provider.backends.kube.podview import PodView
 
 #: Tells the events of the objects with these uids, newest last.
 EventsOf = Callable[[Iterable[str]], Sequence[Thing]]
@@ -64,6 +66,12 @@ class Look:
         job, stays = self.job, any("deletionTimestamp" not in pod["metadata"] for pod in self.pods)
         return job is not None and not stays and bool(job["spec"].get("suspend")) and not is_final(job)
 
+    @property
+    def was_seen_running(self) -> bool:
+        """Whether the last of the pods that are gone had begun."""
+        last = newest(self.gone)
+        return last is not None and bool(main_state(last).keys() & {"running", "terminated"})
+
     def _of_pod(self, pod: Thing, asked: bool) -> Observation:
         runs = "running" in main_state(pod) and "deletionTimestamp" not in pod["metadata"]
         if has_ended_by_itself(pod):
@@ -95,8 +103,7 @@ class Look:
             return Observation(Phase.ENDED, stopped="asked", details=details)
         failed = conditions.get("Failed") or conditions.get("FailureTarget")
         has_failed = failed or status.get("failed")
-        has_begun = last is not None and bool(main_state(last).keys() & {"running", "terminated"})
-        if job["spec"].get("suspend") and not has_failed and not has_begun:
+        if job["spec"].get("suspend") and not has_failed and not self.was_seen_running:
             # With its pod, if it had one; whoever lets it go on makes another.
             return Observation(Phase.PENDING, message=_SUSPENDED, details=details, note=_SUSPENDED)
         if has_failed or last is not None:
@@ -110,7 +117,12 @@ class Look:
     def _removed_pod(
         self, job: Thing, last: Thing | None, failed: Mapping[str, Any], details: Mapping[str, Any]
     ) -> Observation:
-        """Its pod was removed, and nobody saw how it ended."""
+        """Its pod was removed, and nobody saw how it ended; why may have been seen."""
+        if last is not None:
+            cause = cause_of(PodView(last, self.events_of([last["metadata"]["uid"]]), MAIN), asked=False)
+            if cause is not None:
+                error = {"reason": cause.reason}
+                return Observation(Phase.ENDED, message=cause.text, details=details, error=error, fault=cause.fault)
         uids = [thing["metadata"]["uid"] for thing in (job, last) if thing is not None]
         words = [str(each.get("message")) for each in self.events_of(uids) if each.get("type") == "Warning"]
         told = [*words[-1:], *([str(failed["message"])] if failed.get("message") else [])]

@@ -97,14 +97,25 @@ def test_a_waiter_may_be_woken_and_waits_no_longer_than_it_says() -> None:
 
 
 def test_what_was_removed_is_kept_as_it_was_last() -> None:
+    """Also where the API tells of it later than it lists pods without it."""
     connection = Connection()
     found = watch(Clusters(connection))
-    for phase in ("MODIFIED", "DELETED"):
-        connection.tell(phase, name=phase)
-    wait_until(found.gone)
-    assert [pod["metadata"]["name"] for pod in found.gone()] == ["DELETED"]
+    connection.tell("MODIFIED", name="MODIFIED")
+    wait_until(found.known)
+    threading.Timer(0.1, lambda: connection.tell("DELETED", name="DELETED")).start()
+    assert [pod["metadata"]["name"] for pod in found.last({"u"})] == ["DELETED"]
     found.end()
     connection.blocks.put(None)
+
+
+def test_what_was_removed_is_told_as_it_was_seen_where_nobody_tells() -> None:
+    connection = Connection()
+    found = watch(Clusters(connection))
+    connection.tell("MODIFIED", name="MODIFIED")
+    wait_until(found.known)
+    connection.blocks.put(BackendError("reset"))
+    assert [pod["metadata"]["name"] for pod in found.last({"u"})] == ["MODIFIED"]
+    found.end()
 
 
 def test_events_may_arrive_in_pieces() -> None:
@@ -113,7 +124,7 @@ def test_events_may_arrive_in_pieces() -> None:
     line = json.dumps({"type": "DELETED", "object": {"metadata": {"uid": "ü"}}}, ensure_ascii=False).encode() + b"\n"
     for byte in line:
         connection.blocks.put(bytes([byte]))
-    wait_until(found.gone)
+    wait_until(found.known)
     found.end()
     connection.blocks.put(None)
 
@@ -126,7 +137,7 @@ def test_an_api_that_breaks_off_is_asked_again() -> None:
     cluster = Clusters(broken, expired, last)
     found = watch(cluster)
     last.tell("DELETED")
-    wait_until(found.gone)
+    wait_until(found.known)
     assert cluster.opened == 3
     assert found.is_open
     last.blocks.put(None)

@@ -79,7 +79,7 @@ def test_a_pod_that_waits_is_not_asked_for_again_until_something_changes(
     monkeypatch.setattr(watch_module, "SIGN_OF_LIFE_SECONDS", 0.01)
     api = Api([CREATED], [COMPLETED])
     backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
-    watch = backend._watches[WORKLOAD.key] = Watch(backend._cluster, {})
+    watch = backend._pods._watches[WORKLOAD.key] = Watch(backend._cluster, {})
     watch.is_open = True
     chunks = backend.read_logs(WORKLOAD.key, None, threading.Event())
     assert next(chunks) is None
@@ -96,7 +96,7 @@ def test_a_pod_that_waits_is_not_asked_for_again_until_something_changes(
 def test_where_changes_are_not_told_any_more_a_pod_is_asked_for() -> None:
     api = Api([CREATED], [COMPLETED])
     backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
-    watch = backend._watches[WORKLOAD.key] = Watch(backend._cluster, {})
+    watch = backend._pods._watches[WORKLOAD.key] = Watch(backend._cluster, {})
     watch.is_open = True
     chunks = backend.read_logs(WORKLOAD.key, None, threading.Event())
     assert next(chunks) is None

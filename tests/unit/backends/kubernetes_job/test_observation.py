@@ -139,6 +139,17 @@ def test_a_pod_that_was_removed_while_it_still_ran() -> None:
     assert (found.phase, found.exit_code, found.fault) == (Phase.ENDED, None, "platform")
 
 
+def test_why_a_pod_was_removed_is_told_where_its_end_was_not_seen() -> None:
+    evicted = pods.condition("DisruptionTarget", "True", "EvictionByEvictionAPI", "Eviction API: evicting")
+    last = pods.pod("Running", pods.runs(), conditions=(evicted,), removed=(pods.at(59, 39), 30))
+    found = seen(job("Failed"), gone=[last])
+    assert (found.phase, found.exit_code, found.fault) == (Phase.ENDED, None, "platform")
+    assert (found.message, found.error) == (
+        "Pod was evicted: Eviction API: evicting",
+        {"reason": "EvictionByEvictionAPI"},
+    )
+
+
 def test_a_removed_pod_of_a_job_that_was_asked_to_end() -> None:
     found = seen(job(asked=True), gone=[RUNNING])
     assert (found.phase, found.stopped) == (Phase.ENDED, "asked")
