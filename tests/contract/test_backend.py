@@ -11,7 +11,8 @@ from nemo_airflow_provider.backends.base import Backend, Chunk, Observation, Pha
 from nemo_airflow_provider.model.names import WorkloadKey
 from tests.contract.harness import Harness
 
-LOOP = "while :; do sleep 0.05; done"
+# Without a word of the shell about what was ended with it.
+LOOP = "while :; do sleep 0.05; done 2>/dev/null"
 
 
 def end(engine: Harness, backend: Backend, key: WorkloadKey | None = None) -> Observation:

@@ -13,6 +13,7 @@ from nemo_airflow_provider.backends.kube import logs
 from nemo_airflow_provider.backends.kube.access import Access
 from nemo_airflow_provider.backends.kube.cluster import Cluster
 from nemo_airflow_provider.backends.kube.resume import MARKER
+from nemo_airflow_provider.errors import OutputLost
 from tests.stack import kubernetes
 from tests.waiting import wait_until
 
@@ -141,8 +142,9 @@ def test_the_last_words_of_a_pod_that_is_deleted(pod: Pod) -> None:
         pod.cluster.patch("pods", POD, {"metadata": {"finalizers": None}})
 
 
-def test_a_pod_that_is_gone_has_no_output(pod: Pod) -> None:
-    assert pod.read() == []
+def test_the_output_of_a_pod_that_is_gone_is_lost(pod: Pod) -> None:
+    with pytest.raises(OutputLost, match=f"Pod {POD} was removed"):
+        pod.read()
     assert logs.tail(pod.cluster, POD, "task", 5) == ""
 
 

@@ -10,6 +10,7 @@ import pytest
 from nemo_airflow_provider.backends.base import Chunk, Phase
 from nemo_airflow_provider.backends.kube.access import Refused
 from nemo_airflow_provider.backends.kube.metadata import STOP_ASKED
+from nemo_airflow_provider.backends.kube.pods import Pods
 from nemo_airflow_provider.backends.kubernetes_job.backend import KubernetesJobBackend
 from nemo_airflow_provider.errors import OutputLost
 from nemo_airflow_provider.model import names
@@ -58,6 +59,7 @@ def of_workload(thing: dict[str, Any], version: str) -> dict[str, Any]:
 def backend(cluster: Clusters) -> KubernetesJobBackend:
     made = KubernetesJobBackend(make.profile(namespace="nemo"), make.SITE)
     made._cluster = cluster  # type: ignore[assignment]
+    made._pods = Pods(made._cluster)
     return made
 
 
