@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nemo_airflow_provider.backends.base import Phase
+from nemo_airflow_provider.backends.kube import storage
 from nemo_airflow_provider.backends.kube.launch import Launch
 from nemo_airflow_provider.errors import BackendError, StartError
 from tests.contract.test_backend import LOOP, end, running, text
@@ -157,7 +160,7 @@ class TestStorage:
         absent = kube.backend(storage={"volume_permissions_image": "absent.invalid/image:1"})
         words = r'of run contract is not removed yet, .* "absent\.invalid/image:1"'
         with monkeypatch.context() as patch:
-            patch.setattr("nemo_airflow_provider.backends.kube.storage._REMOVAL_SECONDS", 3.0)
+            patch.setattr("nemo_airflow_provider.backends.kube.storage.REMOVAL_SECONDS", 3.0)
             for _ in range(2):
                 with pytest.raises(BackendError, match=words):
                     absent.remove_job(*run)
@@ -167,3 +170,39 @@ class TestStorage:
         kube.kubectl("delete", "job", removal["metadata"]["name"])
         monkeypatch.undo()
         assert kube.backend().remove_job(*run)
+
+    def test_several_that_hang_share_the_time_of_one(self, kube: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each is begun, and the sweep that waits for the first has none left to wait for the others."""
+        keys = [replace(kube.key(), run_key=f"{kube.run_key}{number}") for number in range(3)]
+        for key in keys:
+            kube.output(kube.backend(), kube.task(shell("true"), key, step=WITH_STORAGE))
+        absent = kube.backend(storage={"volume_permissions_image": "absent.invalid/image:1"})
+        waited: list[float] = []
+        remove = storage.remove
+
+        def noted(*words: Any, seconds: float) -> None:
+            waited.append(seconds)
+            remove(*words, seconds=seconds)
+
+        monkeypatch.setattr(storage, "REMOVAL_SECONDS", 3.0)
+        monkeypatch.setattr(storage, "remove", noted)
+        for job in absent.held_jobs(kube.installation):
+            with pytest.raises(BackendError, match="is not removed yet"):
+                absent.remove_job(job.workspace, job.run_id, job.run_key)
+        assert len(waited) == 3
+        assert waited[1:] == [0, 0]
+        assert len([job for job in kube.things("jobs") if job["metadata"]["name"].startswith("cleanup-")]) == 3
+
+
+def test_what_another_backend_has_made_of_the_run_stays(kube: Pods) -> None:
+    """Its own owner takes it along, and may not be over."""
+    backend, key = kube.backend(), kube.key()
+    kube.output(backend, kube.task(shell("true")))
+    own = {name: kube.pod()["metadata"][name] for name in ("labels", "annotations")}
+    owner = {"apiVersion": "example.com/v1", "kind": "Gang", "name": "another", "uid": "not-ours", "controller": True}
+    metadata = {**own, "name": "another", "ownerReferences": [owner]}
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    kube.kubectl("create", "-f", "-", stdin=json.dumps(other))
+    assert backend.remove_job(key.workspace, key.run_id, key.run_key)
+    kube.gone("pods")
+    assert [thing["metadata"]["name"] for thing in kube.things("configmaps")] == ["another"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 
 from nemo_airflow_provider.backends.container import labels
 from nemo_airflow_provider.backends.kube import storage
@@ -27,6 +28,8 @@ class KubeHoldings(SupportsSweep):
         self._cluster = cluster
         self._kind = kind
         self._pull_secrets = pull_secrets
+        #: Until when this sweep waits for removals, by the monotonic clock.
+        self._patience_ends: float | None = None
 
     def scope(self) -> str:
         """See `OverEngine.scope`: a namespace of the worker's own cluster, or of a connection."""
@@ -40,6 +43,7 @@ class KubeHoldings(SupportsSweep):
 
     def held_jobs(self, installation: str) -> Iterator[HeldJob]:
         """See `SupportsSweep.held_jobs`."""
+        self._patience_ends = None
         wanted = labels.of_installation(installation)
         jobs: dict[tuple[str, str, str], list[WorkloadKey]] = {}
         for kind in (self._kind, "pods", "configmaps", "secrets"):
@@ -62,18 +66,28 @@ class KubeHoldings(SupportsSweep):
         )
         if any(map(may_run, pods)) or any(_may_begin(owner, pods) for owner in owners):
             return False
+        makers = {owner["metadata"]["uid"] for owner in owners}
         for kind in (self._kind, "pods", "secrets"):
             for thing in self._of_run(kind, run, wanted):
-                if own_of(thing)[labels.TYPE] == labels.TASK:
+                if own_of(thing)[labels.TYPE] == labels.TASK and _is_of(thing, makers):
                     self._remove(kind, thing)
         for thing in self._of_run("configmaps", run, wanted):
             own = own_of(thing)
             if own[labels.TYPE] == labels.STORAGE:
                 own = {**own, labels.TYPE: labels.REMOVAL}
-                storage.remove(self._cluster, thing, own, self._config, self._pull_secrets)
-            else:
+                storage.remove(
+                    self._cluster, thing, own, self._config, self._pull_secrets, seconds=self._patience_seconds()
+                )
+            elif _is_of(thing, makers):
                 self._remove("configmaps", thing)
         return True
+
+    def _patience_seconds(self) -> float:
+        """What is left of it: one removal that hangs must not take the time of a whole sweep, nor several of them."""
+        now = time.monotonic()
+        if self._patience_ends is None:
+            self._patience_ends = now + storage.REMOVAL_SECONDS
+        return max(0.0, self._patience_ends - now)
 
     def _of_run(self, kind: str, run: tuple[str, str, str], wanted: dict[str, str]) -> list[Thing]:
         found = self._cluster.list(kind, wanted)
@@ -87,6 +101,16 @@ class KubeHoldings(SupportsSweep):
 def _goes(thing: Thing, kind: str) -> bool:
     """Whether an object is being removed, or goes with what owns it."""
     return "deletionTimestamp" in thing["metadata"] or (kind == "pods" and not is_orphan(thing))
+
+
+def _is_of(thing: Thing, makers: Collection[str]) -> bool:
+    """Whether nothing owns an object, or one of these does: of the same run, a profile of another backend may have made
+    others, which go with theirs.
+
+    :param makers: uids
+    """
+    owners = thing["metadata"].get("ownerReferences") or []
+    return not owners or any(owner["uid"] in makers for owner in owners)
 
 
 def _may_begin(owner: Thing, pods: Sequence[Thing]) -> bool:

@@ -24,7 +24,8 @@ from nemo_airflow_provider.model import names
 
 _CONTAINER, _INSIDE = "cleanup", "/nemo-job-storage"
 _CLAIM, _DIRECTORY = "claim", "directory"
-_REMOVAL_SECONDS = 60.0
+#: For how long one sweep waits for all removals that it begins.
+REMOVAL_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 #: After which the cluster itself removes a removal that has ended.
 _KEPT_SECONDS = 300
@@ -75,12 +76,15 @@ def remove(
     own: dict[str, str],
     config: PodConfig,
     pull_secrets: Sequence[str] = (),
+    *,
+    seconds: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Remove a run's directory, then its keeper.
 
     :param own: labels of what removes it
     :param pull_secrets: the platform's, by name
+    :param seconds: for which a removal that is begun now is waited for
     :raises BackendError: it cannot be removed now
     """
     data = keeper.get("data") or {}
@@ -94,7 +98,7 @@ def remove(
         if there is not None and run_of(there) == run_of(removal) and _image(there) != _image(removal):
             cluster.delete("jobs", name, uid=there["metadata"]["uid"])
             raise BackendError(f"Job {name} is made anew with another image; the next sweep looks again.")
-        _await(cluster, removal, there, _REMOVAL_SECONDS if made else 0, sleep)
+        _await(cluster, removal, there, seconds if made else 0, sleep)
         cluster.delete("jobs", name)
     cluster.delete("configmaps", keeper["metadata"]["name"])
 
