@@ -14,6 +14,8 @@ from nemo_airflow_provider.profiles.configuration import Configuration, Entry, r
 from nemo_airflow_provider.profiles.merge import merge
 from nemo_airflow_provider.profiles.textfile import UnreadableFile, read_text
 
+_BUILT_IN = "built-in"
+
 
 @dataclass(frozen=True, slots=True)
 class MergedProfile:
@@ -24,6 +26,11 @@ class MergedProfile:
 
     profile: Profile
     origin: str
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the runtime brings it, with or without an entry."""
+        return self.origin.startswith(_BUILT_IN)
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -46,6 +53,7 @@ class FileReport:
     :param warnings: what nothing refuses and its author should know
     :param without_effect: places of keys and variables that are accepted and change nothing
     :param profiles: in the order of the listing; empty when there are faults
+    :param loopback_address: `platform.loopback_address`
     """
 
     path: Path | None
@@ -54,6 +62,7 @@ class FileReport:
     warnings: tuple[str, ...] = ()
     without_effect: tuple[str, ...] = ()
     profiles: tuple[MergedProfile, ...] = ()
+    loopback_address: str | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -84,6 +93,7 @@ def inspect(path: Path | None, named_by: str | None, environ: Mapping[str, str])
         warnings=(*merged.warnings, *merged.hints),
         without_effect=merged.without_effect,
         profiles=tuple(_described(merged, configuration)),
+        loopback_address=merged.platform.loopback_address,
     )
 
 
@@ -96,11 +106,11 @@ def _described(merged: ProfileSet, configuration: Configuration) -> list[MergedP
 
 def _origin(entry: Entry | None, configuration: Configuration, profile: Profile) -> str:
     if entry is None:
-        return "built-in"
+        return _BUILT_IN
     place = entry.place.key or entry.place.source
     if entry.place.line is not None:
         place += f", line {entry.place.line}"
     built_in = BACKENDS[profile.backend].config_class.built_in_profiles(
         configuration.platform.runtime, configuration.switches
     )
-    return f"built-in, changed by {place}" if profile.key in built_in else place
+    return f"{_BUILT_IN}, changed by {place}" if profile.key in built_in else place

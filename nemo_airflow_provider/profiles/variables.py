@@ -39,10 +39,7 @@ DESCRIPTIONS = {
     _GPU_IDS: "`platform.docker.reserved_gpu_device_ids`, where the file has no value; blank means `none`.",
     _LOOPBACK: "Wins over `platform.loopback_address`.",
 }
-_WITHOUT_EFFECT = (
-    "NHX_BASE_URL",
-    *(variable for variable, key in _JOBS_KEYS.items() if key in JobsSection.without_effect),
-)
+_WITHOUT_EFFECT = tuple(variable for variable, key in _JOBS_KEYS.items() if key in JobsSection.without_effect)
 
 
 def relevant(environ: Mapping[str, str]) -> dict[str, str]:

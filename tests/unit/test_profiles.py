@@ -286,11 +286,10 @@ class TestMerge:
             "files: not even a mapping\n"
             "jobs:\n  reconcile_interval_seconds: 9\n  executors:\n"
             "  - backend: kubernetes_job\n    config:\n      launcher_image: c\n      workload_identity: {}\n",
-            environ={"NHX_BASE_URL": "http://d"},
+            environ={"NHX_BASE_URL": "http://d"},  # the command's own
         )
         places = [place.rpartition("/")[2] for place in profiles.without_effect]
         assert places == [
-            "NHX_BASE_URL",
             "jobs.yaml:2: platform.base_url",
             "jobs.yaml:3: platform.sandbox_server_domain",
             "jobs.yaml:7: jobs.reconcile_interval_seconds",
@@ -374,7 +373,7 @@ class TestVariables:
         assert graces == {"cpu/default": 90, "gpu/default": 90, "subprocess/default": 10, "cpu/a": 5}
 
     def test_a_variable_without_effect_is_listed(self, load: Load) -> None:
-        names = ("NHX_BASE_URL", "NHX_JOBS_INCLUDE_JOB_LOGS_IN_DIAGNOSTICS", "NHX_JOBS_SCHEDULE_INTERVAL_SECONDS")
+        names = ("NHX_JOBS_INCLUDE_JOB_LOGS_IN_DIAGNOSTICS", "NHX_JOBS_SCHEDULE_INTERVAL_SECONDS")
         found = load("platform: {runtime: none}", environ=dict.fromkeys(names, "1")).without_effect
         assert sorted(found) == sorted(names)
 

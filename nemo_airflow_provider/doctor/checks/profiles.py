@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from nemo_airflow_provider.backends.registry import Lack
 from nemo_airflow_provider.doctor.configfile import FileReport, MergedProfile
@@ -12,7 +12,6 @@ from nemo_airflow_provider.doctor.findings import Finding, error, fine, note, wa
 
 _REMOVE = "Remove them, unless the file is shared with NeMo Helix."
 _QUEUE = "Give it a queue that one host serves, config: {airflow: {queue: NAME}}."
-_WITHOUT = "Or leave these profiles out: set platform.runtime to what steps are to run with."
 _ELSEWHERE = "Nothing is to be done where they run on other hosts."
 _UNTIL = "Until then the jobs API answers 503 and steps fail."
 
@@ -79,7 +78,7 @@ def engines(installation: Installation) -> Iterator[Finding]:
     for engine in installation.engines:
         users = ", ".join(engine.profiles)
         if isinstance(engine.report, str):
-            yield _closed(installation, users, engine.report)
+            yield _closed(installation, engine.profiles, engine.report)
             continue
         for remark in engine.report.remarks:
             say = warning if remark.fails_steps else note
@@ -88,10 +87,22 @@ def engines(installation: Installation) -> Iterator[Finding]:
             yield fine("engines", f"{engine.report.engine} answers, for {users}.")
 
 
-def _closed(installation: Installation, users: str, sentence: str) -> Finding:
+def _closed(installation: Installation, users: Collection[str], sentence: str) -> Finding:
+    merged = [each for each in installation.file.profiles if str(each.profile) in users]
+    without = " ".join(_without(merged))
     if installation.steps_stay_here:
-        return warning("engines", f"Steps of {users} cannot run: {sentence}", _WITHOUT)
-    return note("engines", f"Steps of {users} cannot run on this host: {sentence}", f"{_WITHOUT} {_ELSEWHERE}")
+        return warning("engines", f"Steps of {', '.join(users)} cannot run: {sentence}", without)
+    message = f"Steps of {', '.join(users)} cannot run on this host: {sentence}"
+    return note("engines", message, f"{without} {_ELSEWHERE}".strip())
+
+
+def _without(profiles: Iterable[MergedProfile]) -> Iterator[str]:
+    """How an installation does without them."""
+    profiles = list(profiles)
+    if any(each.is_built_in for each in profiles):
+        yield "Or leave built-in profiles out: set platform.runtime to what steps are to run with."
+    if own := ", ".join(each.origin for each in profiles if not each.is_built_in):
+        yield f"Or take their entries out of the file: {own}."
 
 
 def hosts(installation: Installation) -> Iterator[Finding]:

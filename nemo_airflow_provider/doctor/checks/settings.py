@@ -78,8 +78,20 @@ def task_url(installation: Installation) -> Iterator[Finding]:
             "elsewhere.",
             "Set [nemo] task_base_url to a URL that every workload reaches.",
         )
+    elif url.hostname in _LOOPBACK and not installation.file.loopback_address and (pods := _pods(installation)):
+        yield warning(
+            "task url",
+            f"{named} is {text}, which is the pod itself in pods of {pods}: they do not reach the jobs API.",
+            "Set [nemo] task_base_url to a URL that pods reach, or platform.loopback_address to what they call this "
+            "host.",
+        )
     else:
         yield fine("task url", f"Workloads are told {text}.")
+
+
+def _pods(installation: Installation) -> str:
+    """Names of the profiles whose steps are pods."""
+    return ", ".join(str(each.profile) for each in installation.file.profiles if each.profile.config.needs_cluster)
 
 
 def _task_url(installation: Installation) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from nemo_airflow_provider.backends import registry
 from nemo_airflow_provider.backends.registry import BackendEntry
 from nemo_airflow_provider.doctor import checks, gather
 from nemo_airflow_provider.doctor.configfile import FileReport
-from nemo_airflow_provider.doctor.facts import Anchor, DatabaseTrouble, Installation, Workspaces
+from nemo_airflow_provider.doctor.facts import Anchor, DatabaseTrouble, Engine, Installation, Workspaces
 from nemo_airflow_provider.doctor.findings import Level
 from nemo_airflow_provider.doctor.recommended import RECOMMENDED
 from nemo_airflow_provider.standalone.environment import DEFAULTS
@@ -67,6 +67,28 @@ def test_an_option(bad: Bad, options: dict[Any, str], level: Level, check: str, 
     assert (finding.level, finding.check) == (level, check)
     assert words in finding.message
     assert finding.remedy
+
+
+PODS = "platform: {%s}\njobs: {executors: [{provider: cpu, profile: far, backend: kubernetes_job, config: {}}]}"
+
+
+def test_a_task_url_that_means_the_pod_itself(bad: Bad) -> None:
+    url = {("api", "base_url"): "http://127.0.0.1:8080"}
+    (finding,) = (each for each in bad(url, PODS % "runtime: docker") if each.check == "task url")
+    assert finding.level is WARNING
+    assert "pods of cpu/far" in finding.message
+    assert "platform.loopback_address" in finding.remedy
+    told = "runtime: docker, loopback_address: 10.0.0.1"
+    assert [each for each in bad(url, PODS % told) if each.check == "task url"] == []
+
+
+def test_an_engine_that_is_closed_is_left_out_by_who_asks_for_it(bad: Bad) -> None:
+    engine = Engine(("cpu/default", "cpu/far"), "No answer.")
+    (finding,) = (
+        each for each in bad(profiles=PODS % "runtime: docker", engines=(engine,)) if "No answer" in str(each)
+    )
+    assert "platform.runtime" in finding.remedy
+    assert "take their entries out of the file: jobs.executors[0], line 2." in finding.remedy
 
 
 def test_options_that_cannot_be_read(bad: Bad) -> None:

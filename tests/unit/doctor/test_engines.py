@@ -39,7 +39,7 @@ def test_what_it_lacks(bad: Bad) -> None:
 @pytest.mark.parametrize(("options", "level"), [({}, Level.WARNING), (CELERY, Level.NOTE)])
 def test_one_that_cannot_be_used(bad: Bad, options: dict[tuple[str, str], str], level: Level) -> None:
     sentence = "No answer from the Docker engine at unix:///s: no such file or directory. Start it."
-    found = bad(options, engines=(Engine(("cpu/default",), sentence),))
+    found = bad(options, "platform: {runtime: docker}", engines=(Engine(("cpu/default",), sentence),))
     (finding,) = [finding for finding in found if finding.check == "engines"]
     assert finding.level is level
     assert finding.message.startswith("Steps of cpu/default cannot run")
