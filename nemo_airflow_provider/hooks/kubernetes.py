@@ -7,6 +7,7 @@ to import, and switches the check of certificates off for all of a process.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,34 @@ def connect(connection_id: str | None) -> Access:
     :raises BackendError: there is no such connection, or it does not say how
     """
     if connection_id is None:
-        return Access(_configured({}, "This worker", None))
+        return Access(_own(), renew=_own)
+    extra = _extra(connection_id)
+
+    def configured() -> Configuration:
+        return _configured(extra, f"Connection '{connection_id}'", extra.get("cluster_context"))
+
+    def renewed() -> Configuration:
+        # Airflow is asked in the main thread alone; others read the same files again, or wait for that.
+        nonlocal extra
+        if threading.current_thread() is threading.main_thread():
+            extra = _extra(connection_id)
+        return configured()
+
+    return Access(configured(), extra.get("namespace"), connection_id, renew=renewed)
+
+
+def _own() -> Configuration:
+    return _configured({}, "This worker", None)
+
+
+def _extra(connection_id: str) -> dict[str, Any]:
     extra = _fields(_found(connection_id).extra_dejson)
-    whose = f"Connection '{connection_id}'"
     given = [name for name in _WAYS if extra.get(name)]
     if len(given) > 1:
-        raise BackendError(f"{whose} has {' and '.join(given)}; only one of them can say where the cluster is.")
-    return Access(_configured(extra, whose, extra.get("cluster_context")), extra.get("namespace"), connection_id)
+        raise BackendError(
+            f"Connection '{connection_id}' has {' and '.join(given)}; only one of them can say where the cluster is."
+        )
+    return extra
 
 
 def _fields(extra: Mapping[str, Any]) -> dict[str, Any]:

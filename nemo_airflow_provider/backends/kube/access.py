@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from nemo_airflow_provider.backends.kube.caller import Caller
 from nemo_airflow_provider.errors import BackendError
 
 if TYPE_CHECKING:
-    from kubernetes.client import ApiClient, Configuration
+    from kubernetes.client import Configuration
 
 #: Parameters of a question; None is left out.
 Query = Mapping[str, object]
 
 #: For a connection, and for the beginning of an answer.
 CONNECT_SECONDS, ANSWER_SECONDS = 5, 30
-#: A connection on which nothing comes is looked at after half a minute, and given up within two.
-_KEEP_ALIVE = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), value)
-        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-        if hasattr(socket, name)
-    ),
-)
 _USERINFO = re.compile(r"^([^:/]*://)[^/]*@")
 
 
@@ -62,11 +52,13 @@ class Access:
     :param configuration: of the Kubernetes client
     :param namespace: that the connection names, if one does
     :param connection: id of the Airflow connection that says so; None: the worker's own way
+    :param renew: reads anew what is shown, where the API does not know us any more; raises `BackendError`
     """
 
     configuration: Configuration = field(repr=False)
     namespace: str | None = None
     connection: str | None = None
+    renew: Callable[[], Configuration] | None = field(default=None, repr=False, compare=False)
 
     @property
     def shown_url(self) -> str:
@@ -74,14 +66,8 @@ class Access:
         return _USERINFO.sub(r"\1***@", str(self.configuration.host))
 
     @cached_property
-    def _client(self) -> ApiClient:
-        from kubernetes.client import ApiClient
-        from urllib3 import Retry
-
-        # Once more, for a connection that was kept open and has been closed by the other side.
-        self.configuration.retries = Retry(total=1, connect=0, redirect=0, status=0)
-        self.configuration.socket_options = list(_KEEP_ALIVE)
-        return ApiClient(self.configuration)
+    def _caller(self) -> Caller:
+        return Caller(self.configuration, self.renew)
 
     def ask(
         self, method: str, path: str, body: Any = None, *, kind: str | None = None, query: Query | None = None
@@ -125,7 +111,7 @@ class Access:
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
         with self.told():
             try:
-                response = self._client.call_api(
+                response = self._caller.call(
                     path,
                     method,
                     query_params=given,

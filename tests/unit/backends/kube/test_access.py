@@ -25,6 +25,8 @@ class Api:
 
     port: int = 0
     answers: dict[tuple[str, str], Callable[[dict[str, list[str]]], tuple[int, Any]]] = field(default_factory=dict)
+    #: What the last question showed.
+    authorization: str | None = None
     asked: list[tuple[str, str, dict[str, list[str]], Any, str | None]] = field(default_factory=list)
 
     def access(self) -> Access:
@@ -57,6 +59,7 @@ def api() -> Iterator[Api]:
             query = parse_qs(parts.query)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             given = json.loads(body) if body else None
+            found.authorization = self.headers.get("Authorization")
             found.asked.append((self.command, parts.path, query, given, self.headers.get("Content-Type")))
             code, answer = found.answers[self.command, parts.path](query)
             data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
@@ -122,6 +125,56 @@ def test_who_is_not_known_is_told_where_to_look(api: Api) -> None:
     api.says("GET", f"{JOBS}/x", status(401, "Unauthorized", "Unauthorized"))
     with pytest.raises(Refused, match=r"does not know us \(401 Unauthorized\). See the Airflow connection 'lab'."):
         api.cluster().get("jobs", "x")
+
+
+class Credential:
+    """What a server takes at the moment, and who reads it anew."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.taken, self.reads = "first", 0
+        self.given = "first"
+        api.answers["GET", "/version"] = lambda _: (200, {}) if self._shown() else status(401, "Unauthorized", "who?")
+
+    def _shown(self) -> bool:
+        return self._api.authorization == f"Bearer {self.taken}"
+
+    def configuration(self) -> Configuration:
+        self.reads += 1
+        made = Configuration()
+        made.host, made.proxy = f"http://127.0.0.1:{self._api.port}", None
+        made.api_key["BearerToken"] = f"Bearer {self.given}"
+        return made
+
+
+def test_what_is_shown_is_read_anew_where_it_is_not_known_any_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    credential = Credential(api)
+    access = Access(credential.configuration(), renew=credential.configuration)
+    access.ask("GET", "/version")
+    credential.taken = credential.given = "second"
+    access.ask("GET", "/version")
+    assert credential.reads == 2
+    # One that stays unknown is told, and not read with each question.
+    credential.taken = "third"
+    for _ in range(3):
+        with pytest.raises(Refused, match="does not know us"):
+            access.ask("GET", "/version")
+    assert credential.reads == 2
+    monkeypatch.setattr("nemo_airflow_provider.backends.kube.caller._RENEWAL_SECONDS", 0.0)
+    credential.given = "third"
+    access.ask("GET", "/version")
+
+
+def test_what_cannot_be_read_anew_leaves_the_refusal(api: Api) -> None:
+    credential = Credential(api)
+
+    def gone() -> Configuration:
+        raise BackendError("no such file")
+
+    access = Access(credential.configuration(), renew=gone)
+    credential.taken = "second"
+    with pytest.raises(Refused, match="does not know us"):
+        access.ask("GET", "/version")
 
 
 def test_an_answer_that_is_no_json(api: Api) -> None:
