@@ -9,11 +9,11 @@ import typer
 
 from nemo_airflow_provider.cli import completion, filters, params
 from nemo_airflow_provider.cli.calls import Call
-from nemo_airflow_provider.cli.output import Listing, ListOptions, show_entity
+from nemo_airflow_provider.cli.output import EntityFormat, Listing, ListOptions, show_entity
 from nemo_airflow_provider.cli.session import Session
 from nemo_airflow_provider.client.errors import BadAnswer
 from nemo_airflow_provider.client.transport import JsonObject
-from nemo_airflow_provider.model.status import Status
+from nemo_airflow_provider.model.status import TERMINAL, Status
 
 app = typer.Typer(name="jobs", help="Create, watch and end jobs.", no_args_is_help=True)
 
@@ -189,7 +189,7 @@ def cancel(
     output_format: params.Entity = None,
 ) -> None:
     """Ask a job to end. The answer shows it after the request; its end follows."""
-    show_entity(context.obj, Call("cancel_job", (name,), {"workspace": workspace}), output_format)
+    _steer(context.obj, "cancel", name, workspace, output_format)
 
 
 @app.command()
@@ -200,7 +200,7 @@ def pause(
     output_format: params.Entity = None,
 ) -> None:
     """Ask a job to pause. Its profile says whether the step is stopped and begins anew later, or is frozen."""
-    show_entity(context.obj, Call("pause_job", (name,), {"workspace": workspace}), output_format)
+    _steer(context.obj, "pause", name, workspace, output_format)
 
 
 @app.command()
@@ -211,7 +211,17 @@ def resume(
     output_format: params.Entity = None,
 ) -> None:
     """Ask a paused job to go on."""
-    show_entity(context.obj, Call("resume_job", (name,), {"workspace": workspace}), output_format)
+    _steer(context.obj, "resume", name, workspace, output_format)
+
+
+def _steer(session: Session, verb: str, name: str, workspace: str | None, output_format: EntityFormat | None) -> None:
+    """Ask for it and show the job after that; the API takes the request of a job that it does not concern, too."""
+    answer = show_entity(session, Call(f"{verb}_job", (name,), {"workspace": workspace}), output_format)
+    status = answer.get("status") if isinstance(answer, dict) else None
+    if status in TERMINAL:
+        session.terminal.note(f"Job '{name}' has ended ({status}): there is nothing to {verb}.")
+    elif verb == "resume" and status == Status.ACTIVE:
+        session.terminal.note(f"Job '{name}' is active, not paused: there is nothing to resume.")
 
 
 @app.command()

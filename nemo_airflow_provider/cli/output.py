@@ -51,13 +51,15 @@ class ListOptions:
     stream: bool = False
 
 
-def show_entity(session: Session, call: Call, given: EntityFormat | None) -> None:
-    """Make the call and print its answer."""
+def show_entity(session: Session, call: Call, given: EntityFormat | None) -> Any:
+    """Make the call and print its answer, which is returned; None where only its code is shown."""
     chosen = entity_format(session, given)
     if chosen is EntityFormat.CODE:
         session.terminal.say(call.snippet(session))
-    else:
-        print_entity(call.make(session), chosen)
+        return None
+    answer = call.make(session)
+    print_entity(answer, chosen)
+    return answer
 
 
 def entity_format(session: Session, given: EntityFormat | None) -> EntityFormat:

@@ -208,6 +208,23 @@ class TestEntities:
         assert json.loads(nemo(*arguments).out) == answer
         assert server.requests() == [(method, path)]
 
+    @pytest.mark.parametrize(
+        ("verb", "state", "words"),
+        [
+            ("cancel", "error", "has ended (error): there is nothing to cancel."),
+            ("pause", "completed", "has ended (completed): there is nothing to pause."),
+            ("resume", "cancelled", "has ended (cancelled): there is nothing to resume."),
+            ("resume", "active", "is active, not paused: there is nothing to resume."),
+        ],
+    )
+    def test_a_request_that_does_not_concern_the_job(
+        self, server: FakeServer, nemo: Nemo, verb: str, state: str, words: str
+    ) -> None:
+        server.on("POST", f"{JOB}/{verb}", Answer(job(status=state)))
+        result = nemo("jobs", verb, "pz-1")
+        assert (json.loads(result.out)["status"], result.code) == (state, 0)
+        assert result.err == f"Job 'pz-1' {words}\n"
+
     def test_delete(self, server: FakeServer, nemo: Nemo) -> None:
         server.on("DELETE", JOB, Answer(status=204))
         result = nemo("jobs", "delete", "pz-1")
