@@ -15,6 +15,7 @@ from nemo_airflow_provider.profiles.merge import merge
 from nemo_airflow_provider.profiles.textfile import UnreadableFile, read_text
 
 _BUILT_IN = "built-in"
+_CHANGED = f"{_BUILT_IN}, changed by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,18 @@ class MergedProfile:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether the runtime brings it, with or without an entry."""
-        return self.origin.startswith(_BUILT_IN)
+        """Whether the runtime alone brings it: no entry makes or changes it."""
+        return self.origin == _BUILT_IN
+
+    @property
+    def place(self) -> str:
+        """Where its entry stands; of no use where it is built in."""
+        return self.origin.removeprefix(_CHANGED)
+
+    @property
+    def is_listed_only(self) -> bool:
+        """Whether it is built in and this version has no code for its steps, which nobody who reads this can mend."""
+        return self.is_built_in and BACKENDS[self.profile.backend].backend_path is None
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -113,4 +124,4 @@ def _origin(entry: Entry | None, configuration: Configuration, profile: Profile)
     built_in = BACKENDS[profile.backend].config_class.built_in_profiles(
         configuration.platform.runtime, configuration.switches
     )
-    return f"{_BUILT_IN}, changed by {place}" if profile.key in built_in else place
+    return f"{_CHANGED}{place}" if profile.key in built_in else place

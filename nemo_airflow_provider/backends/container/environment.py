@@ -83,7 +83,7 @@ def _reachable(url: str, loopback: str | None) -> str:
         host = parts.hostname or ""
     except ValueError:  # such as a bracket that is not closed: nobody reaches that
         return url
-    if not _is_loopback(host):
+    if not is_loopback(host):
         return url
     login, at, address = parts.netloc.rpartition("@")
     _, colon, port = address.rpartition("]")[2].partition(":")
@@ -91,7 +91,8 @@ def _reachable(url: str, loopback: str | None) -> str:
     return urlunsplit(parts._replace(netloc=f"{login}{at}{inside}{colon}{port}"))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address means whoever asks for it."""
     try:
         address = ip_address(host)
     except ValueError:

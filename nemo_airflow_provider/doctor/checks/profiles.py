@@ -60,15 +60,17 @@ def backends(installation: Installation) -> Iterator[Finding]:
     lacks = lacking(installation.file.profiles)
     for lack, profiles in lacks.items():
         yield warning("backends", f"Steps of {_listed(profiles)} cannot run here: {lack.reason}.", lack.remedy)
+    if listed := [merged for merged in installation.file.profiles if merged.is_listed_only]:
+        yield fine("backends", f"{_listed(listed)} is built in and listed only: this version has no such backend.")
     if not lacks and installation.file.profiles:
         yield fine("backends", "All that the profiles need is installed.")
 
 
 def lacking(profiles: Iterable[MergedProfile]) -> dict[Lack, list[MergedProfile]]:
-    """Profiles whose steps cannot run here, by the reason."""
+    """Profiles whose steps cannot run here, by the reason; without those that are listed only."""
     found: dict[Lack, list[MergedProfile]] = defaultdict(list)
     for merged in profiles:
-        if (lack := merged.lack) is not None:
+        if (lack := merged.lack) is not None and not merged.is_listed_only:
             found[lack].append(merged)
     return found
 
@@ -101,8 +103,8 @@ def _without(profiles: Iterable[MergedProfile]) -> Iterator[str]:
     profiles = list(profiles)
     if any(each.is_built_in for each in profiles):
         yield "Or leave built-in profiles out: set platform.runtime to what steps are to run with."
-    if own := ", ".join(each.origin for each in profiles if not each.is_built_in):
-        yield f"Or take their entries out of the file: {own}."
+    if own := ", ".join(each.place for each in profiles if not each.is_built_in):
+        yield f"Or correct or remove the entry: {own}."
 
 
 def hosts(installation: Installation) -> Iterator[Finding]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
+from nemo_airflow_provider.backends.container.environment import is_loopback
 from nemo_airflow_provider.doctor.facts import Installation
 from nemo_airflow_provider.doctor.findings import Finding, error, fine, warning
 from nemo_airflow_provider.doctor.recommended import RECOMMENDED, Recommendation
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})
 _PROBE_MODES = frozenset({"", "auto", "true", "1", "yes", "on", "always", "false", "0", "no", "off", "never"})
 
 
@@ -71,14 +71,14 @@ def task_url(installation: Installation) -> Iterator[Finding]:
         yield error("task url", f"{named} is no URL: {text!r}.", "Write it as http://host:port or https://host/path.")
     elif url.query or url.fragment:
         yield error("task url", f"{named} has a query or a fragment: {text!r}.", "Write the address alone.")
-    elif url.hostname in _LOOPBACK and not installation.steps_stay_here:
+    elif is_loopback(url.hostname or "") and not installation.steps_stay_here:
         yield warning(
             "task url",
             f"{named} is {text}, which only this host reaches; workers of {', '.join(installation.executors)} may be "
             "elsewhere.",
             "Set [nemo] task_base_url to a URL that every workload reaches.",
         )
-    elif url.hostname in _LOOPBACK and not installation.file.loopback_address and (pods := _pods(installation)):
+    elif is_loopback(url.hostname or "") and not installation.file.loopback_address and (pods := _pods(installation)):
         yield warning(
             "task url",
             f"{named} is {text}, which is the pod itself in pods of {pods}: they do not reach the jobs API.",
@@ -91,7 +91,11 @@ def task_url(installation: Installation) -> Iterator[Finding]:
 
 def _pods(installation: Installation) -> str:
     """Names of the profiles whose steps are pods."""
-    return ", ".join(str(each.profile) for each in installation.file.profiles if each.profile.config.needs_cluster)
+    return ", ".join(
+        str(each.profile)
+        for each in installation.file.profiles
+        if each.profile.config.needs_cluster and each.lack is None
+    )
 
 
 def _task_url(installation: Installation) -> tuple[str, str]:

@@ -72,23 +72,47 @@ def test_an_option(bad: Bad, options: dict[Any, str], level: Level, check: str, 
 PODS = "platform: {%s}\njobs: {executors: [{provider: cpu, profile: far, backend: kubernetes_job, config: {}}]}"
 
 
-def test_a_task_url_that_means_the_pod_itself(bad: Bad) -> None:
-    url = {("api", "base_url"): "http://127.0.0.1:8080"}
-    (finding,) = (each for each in bad(url, PODS % "runtime: docker") if each.check == "task url")
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://127.1.2.3", "https://airflow.localhost/x"])
+def test_a_task_url_that_means_the_pod_itself(bad: Bad, url: str) -> None:
+    pytest.importorskip("kubernetes")
+    option = {("api", "base_url"): url}
+    (finding,) = (each for each in bad(option, PODS % "runtime: docker") if each.check == "task url")
     assert finding.level is WARNING
-    assert "pods of cpu/far" in finding.message
+    assert "pods of cpu/far:" in finding.message
     assert "platform.loopback_address" in finding.remedy
     told = "runtime: docker, loopback_address: 10.0.0.1"
-    assert [each for each in bad(url, PODS % told) if each.check == "task url"] == []
+    assert [each for each in bad(option, PODS % told) if each.check == "task url"] == []
 
 
-def test_an_engine_that_is_closed_is_left_out_by_who_asks_for_it(bad: Bad) -> None:
+def test_a_task_url_is_nothing_to_profiles_that_cannot_run(bad: Bad, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BackendEntry, "backend_path", None)
+    url = {("api", "base_url"): "http://127.0.0.1:8080"}
+    assert "task url" not in [each.check for each in bad(url, PODS % "runtime: docker")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("", ["Or leave built-in profiles out: set platform.runtime to what steps are to run with."]),
+        # It would stay under another runtime too.
+        (
+            "{provider: cpu, backend: docker, config: {}}",
+            ["Or correct or remove the entry: jobs.executors[0], line 2."],
+        ),
+        (
+            "{profile: far, backend: kubernetes_job, config: {}}",
+            [
+                "Or leave built-in profiles out: set platform.runtime to what steps are to run with.",
+                "Or correct or remove the entry: jobs.executors[0], line 2.",
+            ],
+        ),
+    ],
+)
+def test_how_to_do_without_an_engine_that_does_not_answer(bad: Bad, entry: str, said: list[str]) -> None:
+    text = f"platform: {{runtime: docker}}\njobs: {{executors: [{entry}]}}"
     engine = Engine(("cpu/default", "cpu/far"), "No answer.")
-    (finding,) = (
-        each for each in bad(profiles=PODS % "runtime: docker", engines=(engine,)) if "No answer" in str(each)
-    )
-    assert "platform.runtime" in finding.remedy
-    assert "take their entries out of the file: jobs.executors[0], line 2." in finding.remedy
+    (finding,) = (each for each in bad(profiles=text, engines=(engine,)) if each.check == "engines")
+    assert finding.remedy == " ".join(said)
 
 
 def test_options_that_cannot_be_read(bad: Bad) -> None:
@@ -246,6 +270,24 @@ class TestProfiles:
         monkeypatch.setattr(registry, "_importable", lambda module: False)
         found = [finding for finding in bad(profiles="platform: {runtime: kubernetes}") if finding.check == "backends"]
         assert [finding.remedy for finding in found] == ["pip install 'nemo-airflow-provider[kubernetes]'"] * 2
+
+    @pytest.mark.parametrize(
+        ("entries", "told"), [("", []), ("{profile: far, backend: kubernetes_job, config: {}}", ["cpu/far"])]
+    )
+    def test_what_is_built_in_and_listed_only_is_no_warning(
+        self,
+        bad: Bad,
+        file_report: Callable[[str], FileReport],
+        monkeypatch: pytest.MonkeyPatch,
+        entries: str,
+        told: list[str],
+    ) -> None:
+        monkeypatch.setattr(BackendEntry, "backend_path", None)
+        text = f"platform: {{runtime: kubernetes}}\njobs: {{executors: [{entries}]}}"
+        said = [each.message for each in bad(profiles=text) if each.check == "backends"]
+        assert [each.split()[2] for each in said] == told
+        of_file = [each.message for each in checks.profiles.of_file(file_report(text), several_hosts=False)]
+        assert [each.split()[2] for each in of_file] == told
 
     def test_pools_and_executors_that_are_not_there(self, bad: Bad) -> None:
         found = bad(profiles=HOST.replace("queue: box", "pool: gpus, executor: Other"))
