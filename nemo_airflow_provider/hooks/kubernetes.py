@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nemo_airflow_provider.backends.kube.access import Access
@@ -38,11 +39,14 @@ def connect(connection_id: str | None) -> Access:
     def configured() -> Configuration:
         return _configured(extra, f"Connection '{connection_id}'", extra.get("cluster_context"))
 
-    def renewed() -> Configuration:
-        # Airflow is asked in the main thread alone; others read the same files again, or wait for that.
+    def renewed() -> Configuration | None:
+        # Airflow is asked in the main thread alone; others read the same files again, or leave it to that one.
         nonlocal extra
         if threading.current_thread() is threading.main_thread():
-            extra = _extra(connection_id)
+            with suppress(BackendError):  # what is known may lead to files that have changed
+                extra = _extra(connection_id)
+        elif extra.get("kube_config"):
+            return None
         return configured()
 
     return Access(configured(), extra.get("namespace"), connection_id, renew=renewed)

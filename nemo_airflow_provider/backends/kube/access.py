@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from nemo_airflow_provider.backends.kube.caller import Caller
+from nemo_airflow_provider.backends.kube.caller import Caller, Renew
 from nemo_airflow_provider.errors import BackendError
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Access:
     :param configuration: of the Kubernetes client
     :param namespace: that the connection names, if one does
     :param connection: id of the Airflow connection that says so; None: the worker's own way
-    :param renew: reads anew what is shown, where the API does not know us any more; raises `BackendError`
+    :param renew: see `Caller`; raises `BackendError`
     """
 
     configuration: Configuration = field(repr=False)
     namespace: str | None = None
     connection: str | None = None
-    renew: Callable[[], Configuration] | None = field(default=None, repr=False, compare=False)
+    renew: Renew | None = field(default=None, repr=False, compare=False)
 
     @property
     def shown_url(self) -> str:

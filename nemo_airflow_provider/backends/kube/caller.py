@@ -26,6 +26,7 @@ _KEEP_ALIVE = (
         if hasattr(socket, name)
     ),
 )
+Renew = Callable[[], "Configuration | None"]
 #: Between two times that what is shown is read anew.
 _RENEWAL_SECONDS = 5.0
 _UNKNOWN = 401
@@ -34,10 +35,10 @@ _UNKNOWN = 401
 class Caller:
     """One for all threads of a process.
 
-    :param renew: reads anew what is shown; None: it cannot be
+    :param renew: reads anew what is shown, or says None where that must be left to another thread; None: nobody can
     """
 
-    def __init__(self, configuration: Configuration, renew: Callable[[], Configuration] | None = None) -> None:
+    def __init__(self, configuration: Configuration, renew: Renew | None = None) -> None:
         self._renew = renew
         self._lock = Lock()
         self._client = _client_of(configuration)
@@ -60,12 +61,20 @@ class Caller:
         with self._lock:
             due = time.monotonic() >= self._renewed_at + _RENEWAL_SECONDS
             if self._client is used and self._renew is not None and due:
-                self._renewed_at = time.monotonic()
-                try:
-                    self._client = _client_of(self._renew())
-                except BackendError:
-                    return False  # the refusal itself is told
+                self._take(self._renew)
             return self._client is not used
+
+    def _take(self, renew: Renew) -> None:
+        try:
+            found = renew()
+        except BackendError:
+            found, self._renewed_at = None, time.monotonic()  # the refusal itself is told
+        if found is None:
+            return
+        self._renewed_at = time.monotonic()
+        # Of another cluster nothing would be found, and who shows nothing is told what he may not, not who he is.
+        if found.host == self._client.configuration.host and (found.api_key or found.cert_file or found.username):
+            self._client = _client_of(found)
 
 
 def _client_of(configuration: Configuration) -> ApiClient:

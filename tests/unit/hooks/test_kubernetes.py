@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,26 @@ def test_two_ways_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_connection_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]) -> None:
     assert told(monkeypatch, **extra).startswith("Connection 'lab' does not say how to reach a cluster: ")
+
+
+def test_what_is_shown_is_read_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the main thread out of the connection as it is then; in others out of files alone."""
+    access = connected(monkeypatch, kube_config=json.dumps(TREE))
+    changed = {**TREE, "users": [{"name": "ann", "user": {"token": "another"}}]}
+    connected(monkeypatch, kube_config=json.dumps(changed))
+    assert access.renew is not None
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(access.renew).result() is None
+    renewed = access.renew()
+    assert renewed is not None and "another" in str(renewed.api_key)
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(TREE))
+    access = connected(monkeypatch, kube_config_path=str(path))
+    path.write_text(json.dumps(changed))
+    assert access.renew is not None
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(access.renew).result()
+    assert found is not None and "another" in str(found.api_key)
 
 
 def test_no_such_connection() -> None:

@@ -165,6 +165,39 @@ def test_what_is_shown_is_read_anew_where_it_is_not_known_any_more(api: Api, mon
     access.ask("GET", "/version")
 
 
+@pytest.mark.parametrize("spoiled", ["host", "nothing"])
+def test_another_cluster_or_nobody_is_not_what_was_meant(api: Api, spoiled: str) -> None:
+    credential = Credential(api)
+
+    def other() -> Configuration:
+        made = credential.configuration()
+        if spoiled == "host":
+            made.host = "http://127.0.0.1:1"
+        else:
+            made.api_key.clear()
+        return made
+
+    access = Access(credential.configuration(), renew=other)
+    credential.taken = "second"
+    with pytest.raises(Refused, match="does not know us"):
+        access.ask("GET", "/version")
+
+
+def test_a_thread_that_leaves_it_to_another_keeps_that_one_from_nothing(api: Api) -> None:
+    credential = Credential(api)
+    answers = [None, credential.configuration()]
+    access = Access(credential.configuration(), renew=lambda: answers.pop(0))
+    credential.taken = "second"
+    with pytest.raises(Refused, match="does not know us"):
+        access.ask("GET", "/version")
+    credential.taken = "first"
+    access.ask("GET", "/version")
+    credential.taken = "third"
+    with pytest.raises(Refused):
+        access.ask("GET", "/version")
+    assert answers == []
+
+
 def test_what_cannot_be_read_anew_leaves_the_refusal(api: Api) -> None:
     credential = Credential(api)
 
