@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from bench.burst import everywhere
 from bench.registry import Skipped
 from nemo_airflow_provider.backends.kube.access import Access
-from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
+from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing, events_in
 from nemo_airflow_provider.backends.registry import BACKENDS
 from tests.stack import engines, kubernetes
 
@@ -137,10 +137,7 @@ def _wait(cluster: Cluster, batch: str, count: int) -> None:
 
 def _events(cluster: Cluster, batch: str) -> Iterator[Thing]:
     with cluster.watched("jobs", {_BATCH: batch}, _LIMIT_SECONDS) as response:
-        left = b""
-        for block in response.stream(None, decode_content=False):
-            *lines, left = (left + block).split(b"\n")
-            yield from map(json.loads, lines)
+        yield from events_in(response)
 
 
 def _completed(job: Thing) -> str | None:

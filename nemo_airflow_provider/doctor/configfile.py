@@ -14,29 +14,30 @@ from nemo_airflow_provider.profiles.configuration import Configuration, Entry, r
 from nemo_airflow_provider.profiles.merge import merge
 from nemo_airflow_provider.profiles.textfile import UnreadableFile, read_text
 
-_BUILT_IN = "built-in"
-_CHANGED = f"{_BUILT_IN}, changed by "
-
 
 @dataclass(frozen=True, slots=True)
 class MergedProfile:
     """A profile as steps get it, and where it comes from.
 
-    :param origin: `built-in`, or the place of its entry, or both
+    :param place: of its entry; None: the runtime alone brings it
+    :param changes_built_in: whether the entry changes what the runtime brings
     """
 
     profile: Profile
-    origin: str
+    place: str | None
+    changes_built_in: bool = False
 
     @property
     def is_built_in(self) -> bool:
         """Whether the runtime alone brings it: no entry makes or changes it."""
-        return self.origin == _BUILT_IN
+        return self.place is None
 
     @property
-    def place(self) -> str:
-        """Where its entry stands; of no use where it is built in."""
-        return self.origin.removeprefix(_CHANGED)
+    def origin(self) -> str:
+        """`built-in`, or the place of its entry, or both."""
+        if self.place is None:
+            return "built-in"
+        return f"built-in, changed by {self.place}" if self.changes_built_in else self.place
 
     @property
     def is_listed_only(self) -> bool:
@@ -110,18 +111,16 @@ def inspect(path: Path | None, named_by: str | None, environ: Mapping[str, str])
 
 def _described(merged: ProfileSet, configuration: Configuration) -> list[MergedProfile]:
     entries = {(entry.provider, entry.profile): entry for entry in configuration.entries}
-    return [
-        MergedProfile(profile, _origin(entries.get(profile.key), configuration, profile)) for profile in merged.profiles
-    ]
+    return [_placed(profile, entries.get(profile.key), configuration) for profile in merged.profiles]
 
 
-def _origin(entry: Entry | None, configuration: Configuration, profile: Profile) -> str:
+def _placed(profile: Profile, entry: Entry | None, configuration: Configuration) -> MergedProfile:
     if entry is None:
-        return _BUILT_IN
+        return MergedProfile(profile, None)
     place = entry.place.key or entry.place.source
     if entry.place.line is not None:
         place += f", line {entry.place.line}"
     built_in = BACKENDS[profile.backend].config_class.built_in_profiles(
         configuration.platform.runtime, configuration.switches
     )
-    return f"{_CHANGED}{place}" if profile.key in built_in else place
+    return MergedProfile(profile, place, profile.key in built_in)

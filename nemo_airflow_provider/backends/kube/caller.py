@@ -52,12 +52,12 @@ class Caller:
         try:
             return client.call_api(*words, **given)
         except ApiException as error:
-            if error.status != _UNKNOWN or not self._is_renewed(client):
+            if error.status != _UNKNOWN or not self._renewed(client):
                 raise
         return self._client.call_api(*words, **given)
 
-    def _is_renewed(self, used: ApiClient) -> bool:
-        """Whether there is another client now than the one that was used."""
+    def _renewed(self, used: ApiClient) -> bool:
+        """Have another client than the one that was used, if that can be; whether there is one."""
         with self._lock:
             due = time.monotonic() >= self._renewed_at + _RENEWAL_SECONDS
             if self._client is used and self._renew is not None and due:
@@ -65,13 +65,14 @@ class Caller:
             return self._client is not used
 
     def _take(self, renew: Renew) -> None:
+        before, self._renewed_at = self._renewed_at, time.monotonic()
         try:
             found = renew()
         except BackendError:
-            found, self._renewed_at = None, time.monotonic()  # the refusal itself is told
+            return  # the refusal itself is told
         if found is None:
+            self._renewed_at = before
             return
-        self._renewed_at = time.monotonic()
         # Of another cluster nothing would be found, and who shows nothing is told what he may not, not who he is.
         if found.host == self._client.configuration.host and (found.api_key or found.cert_file or found.username):
             self._client = _client_of(found)

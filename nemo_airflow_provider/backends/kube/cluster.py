@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -182,6 +183,14 @@ class Cluster:
         # The API says nothing while nothing changes, so its own timer must come first.
         with self.access.opened("GET", self.path(kind), read_seconds=seconds + 10, query=query) as response:
             yield response
+
+
+def events_in(response: Any) -> Iterator[Thing]:
+    """What a watch tells, one event a line."""
+    left = b""
+    for block in response.stream(None, decode_content=False):
+        *lines, left = (left + block).split(b"\n")
+        yield from map(json.loads, filter(None, lines))
 
 
 def selector(labels: Mapping[str, str]) -> str:

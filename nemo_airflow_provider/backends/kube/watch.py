@@ -7,7 +7,6 @@ last that was told is kept: how their containers ended stands nowhere else.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 from nemo_airflow_provider.backends.base import Signal
 from nemo_airflow_provider.backends.kube.answers import SIGN_OF_LIFE_SECONDS
-from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing
+from nemo_airflow_provider.backends.kube.cluster import Cluster, Thing, events_in
 from nemo_airflow_provider.errors import BackendError
 
 #: After which the API ends a connection; it is opened again at once.
@@ -97,11 +96,7 @@ class Watch:
         with self._cluster.watched("pods", self._labels, _SECONDS) as response:
             self.is_open = True
             self.changes += 1  # whatever happened while nobody listened
-            left = b""
-            for block in response.stream(None, decode_content=False):
-                *lines, left = (left + block).split(b"\n")
-                for line in filter(None, lines):
-                    yield json.loads(line)
+            yield from events_in(response)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         pod = event.get("object") or {}

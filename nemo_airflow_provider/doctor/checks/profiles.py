@@ -91,11 +91,10 @@ def engines(installation: Installation) -> Iterator[Finding]:
 
 def _closed(installation: Installation, users: Collection[str], sentence: str) -> Finding:
     merged = [each for each in installation.file.profiles if str(each.profile) in users]
-    without = " ".join(_without(merged))
+    steps, without = f"Steps of {', '.join(users)} cannot run", " ".join(_without(merged))
     if installation.steps_stay_here:
-        return warning("engines", f"Steps of {', '.join(users)} cannot run: {sentence}", without)
-    message = f"Steps of {', '.join(users)} cannot run on this host: {sentence}"
-    return note("engines", message, f"{without} {_ELSEWHERE}".strip())
+        return warning("engines", f"{steps}: {sentence}", without)
+    return note("engines", f"{steps} on this host: {sentence}", f"{without} {_ELSEWHERE}".strip())
 
 
 def _without(profiles: Iterable[MergedProfile]) -> Iterator[str]:
@@ -103,7 +102,7 @@ def _without(profiles: Iterable[MergedProfile]) -> Iterator[str]:
     profiles = list(profiles)
     if any(each.is_built_in for each in profiles):
         yield "Or leave built-in profiles out: set platform.runtime to what steps are to run with."
-    if own := ", ".join(each.place for each in profiles if not each.is_built_in):
+    if own := ", ".join(each.place for each in profiles if each.place is not None):
         yield f"Or correct or remove the entry: {own}."
 
 

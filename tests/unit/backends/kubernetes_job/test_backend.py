@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nemo_airflow_provider.backends.base import Site
+from nemo_airflow_provider.backends.base import Chunk, Site
 from nemo_airflow_provider.backends.kube import watch as watch_module
 from nemo_airflow_provider.backends.kube.access import Refused
 from nemo_airflow_provider.backends.kube.watch import Watch
@@ -72,17 +72,23 @@ def test_output_of_what_runs_and_ends_between_two_looks(before: list[dict[str, A
     assert [chunk.data for chunk in chunks] == [b"said\n"]
 
 
-@pytest.mark.parametrize("end", [False, True], ids=["a change is told", "nobody listens any more"])
-def test_a_pod_that_waits_is_not_asked_for_again_until_something_changes(
-    monkeypatch: pytest.MonkeyPatch, end: bool
-) -> None:
-    monkeypatch.setattr(watch_module, "SIGN_OF_LIFE_SECONDS", 0.01)
+def reader_of_a_waiting_pod() -> tuple[Api, Watch, Iterator[Chunk | None]]:
+    """One that has looked once, and is told of changes."""
     api = Api([CREATED], [COMPLETED])
     backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
     watch = backend._pods._watches[WORKLOAD.key] = Watch(backend._cluster, {})
     watch.is_open = True
     chunks = backend.read_logs(WORKLOAD.key, None, threading.Event())
     assert next(chunks) is None
+    return api, watch, chunks
+
+
+@pytest.mark.parametrize("end", [False, True], ids=["a change is told", "nobody listens any more"])
+def test_a_pod_that_waits_is_not_asked_for_again_until_something_changes(
+    monkeypatch: pytest.MonkeyPatch, end: bool
+) -> None:
+    monkeypatch.setattr(watch_module, "SIGN_OF_LIFE_SECONDS", 0.01)
+    api, watch, chunks = reader_of_a_waiting_pod()
     asked = api.questions
     assert [next(chunks) for _ in range(10)] == [None] * 10
     assert api.questions == asked
@@ -94,11 +100,6 @@ def test_a_pod_that_waits_is_not_asked_for_again_until_something_changes(
 
 
 def test_where_changes_are_not_told_any_more_a_pod_is_asked_for() -> None:
-    api = Api([CREATED], [COMPLETED])
-    backend = KubernetesJobBackend(make.profile(namespace="nemo"), Site(connect=lambda *_: api))
-    watch = backend._pods._watches[WORKLOAD.key] = Watch(backend._cluster, {})
-    watch.is_open = True
-    chunks = backend.read_logs(WORKLOAD.key, None, threading.Event())
-    assert next(chunks) is None
+    _, watch, chunks = reader_of_a_waiting_pod()
     watch.is_open = False
     assert [chunk.data for chunk in chunks if chunk is not None] == [b"said\n"]
